@@ -1,9 +1,9 @@
-"""Accepts connections on the sockets of an address. Accepting can be paused, and pauses by itself when the process has
-no file descriptor left.
+"""Accepts connections on the sockets of an address. Accepting can be paused, and it pauses by itself when the process
+has no file descriptor left.
 
-asyncio's own server cannot be paused. If the process has no descriptor left, it tries again at once or closes
-connections. This one waits for a while, and leaves some descriptors for the files of logs: a delayed client does less
-harm than a log that cannot open its next segment.
+asyncio's own server cannot be paused. If the process has no descriptor left, that server tries again at once or closes
+connections. This acceptor waits for a while, and leaves some descriptors for the files of logs: a delayed client does
+less harm than a log that cannot open its next segment.
 """
 
 from __future__ import annotations
@@ -23,19 +23,17 @@ ACCEPTS_MAX: Final = 4
 once.
 """
 QUICK_ITERATION_S: Final = 0.001
-"""If the last event loop iteration that accepted began less than this time (seconds) ago, only one accept is tried: a
-second one would find no connection.
+"""If the previous event loop iteration that accepted connections began less than this time (seconds) ago, only one
+accept is tried: a second one would find no connection.
 """
 RETRY_S: Final = 1.0
 """The time (seconds) for which nothing is accepted after an accept failed for lack of descriptors or memory."""
 FILE_DESCRIPTORS_DIVISOR: Final = 8
-"""One of this many descriptors is kept for files."""
+"""The divisor that gives the part of all file descriptors that is kept for files."""
 DELAYED_CLOSES_MAX: Final = 1000
 """The maximum number of refused connections that stay open for a delay; further ones are closed at once."""
 DESCRIPTOR_CHECK_MARGIN: Final = 64
-"""The number of descriptors that are left for clients below which `_leave_some_for_files` is called before each
-accept.
-"""
+"""When fewer descriptors than this are left for clients, `_leave_some_for_files` is called before each accept."""
 _EXHAUSTED: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 

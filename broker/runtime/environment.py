@@ -1,4 +1,4 @@
-"""The interface of a node to everything outside of the process, besides the event loop."""
+"""The interface of a node to everything outside of its process, except the event loop."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class Environment(Protocol):
         """
 
     def descriptors_max(self) -> int:
-        """The most file descriptors that the process may have."""
+        """The maximum number of file descriptors of the process."""
 
     def entropy(self, size: int) -> bytes:
         """Random bytes for secrets and ids; an id is `entropy(16)`."""
@@ -105,8 +105,8 @@ class Environment(Protocol):
         """
 
     def own_threads(self) -> Offload:
-        """A function that runs blocking work like `offload`, but in threads of its own. It is for work that users of
-        web pages cause, which must not delay a sync. `close` waits for the work.
+        """Make a function that runs blocking work as `offload` does, but in threads of its own. It is for work that
+        users of web pages cause, which must not delay a sync. `close` waits for the work.
         """
 
     def file_sending(self) -> FileSending | None:
@@ -205,7 +205,7 @@ class LocalEnvironment:
 
     @staticmethod
     def watchable_input() -> bool:
-        """Whether the event loop can wait for the end of the standard input. It cannot if that is a file or
+        """Whether the event loop can wait for the end of standard input. It cannot if standard input is a file or
         /dev/null.
         """
         mode = os.fstat(sys.stdin.fileno()).st_mode
@@ -304,7 +304,7 @@ class ProcessFigures(NamedTuple):
 
 
 class Process:
-    """The process as a source of metrics; only one node in a process can collect them. `clock_ns` is a monotonic clock
+    """The process as a source of metrics. Only one node in a process can collect them. `clock_ns` is a monotonic clock
     (ns).
     """
 

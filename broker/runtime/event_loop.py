@@ -5,8 +5,8 @@ under TLS are those of `network/tls`, over plain transports. So a node without T
 takes a tenth of its memory (4.6 MB). While asyncio and uvloop are imported, an empty module replaces `ssl`. Modules
 that import `ssl` afterwards get the real one.
 
-The loop of such a process takes no `ssl` arguments. Only `moldau serve` does this. In a process that has imported
-asyncio or `ssl` already, nothing is replaced.
+The event loop of such a process takes no `ssl` arguments, so only `moldau serve` replaces the module. If a process has
+imported asyncio or `ssl` already, nothing is replaced.
 """
 
 from __future__ import annotations

@@ -37,8 +37,8 @@ class HandOverOwner(Protocol):
     """The owner of parts that were handed over to the thread."""
 
     def handed_over_ended(self, sent: int, status: int) -> None:
-        """Continue after the thread has ended a job of this owner and sent `sent` bytes. `status` is that of
-        `file_sender.Ended`.
+        """Continue after the thread has ended a job of this owner. `sent` is the number of bytes sent, and `status` is
+        that of `file_sender.EndedJob`.
         """
 
 
@@ -96,8 +96,8 @@ class FileSending:
 
 
 def file_sending(loop: asyncio.AbstractEventLoop) -> FileSending | None:
-    """The interface to the thread that sends files; None if the event loop had better send them: the system is not
-    Linux, or the thread's code is not compiled.
+    """Make the interface to the thread that sends files. None if the event loop sends files itself, because the system
+    is not Linux, or because the thread's code is not compiled.
     """
     is_compiled = not str(file_sender.__file__).endswith(".py")
     return FileSending(loop, file_sender.FileSender) if is_compiled and file_sender.HAS_EPOLL else None

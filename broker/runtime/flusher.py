@@ -1,5 +1,5 @@
-"""Group commit: executor threads sync logs, one sync at a time for each log, and each sync serves all callers that wait
-for it.
+"""Group commit: executor threads sync logs, one sync at a time for each log. Each sync serves all callers that wait for
+it.
 
 The leader epoch checkpoint is written soon after each change, for the next process and for readers of the files; no
 reply waits for that. No reply waits for a write-back either: it keeps the dirty part of the page cache small, so that
@@ -23,8 +23,8 @@ POSTPONED_MS: Final = 100
 
 
 class Flusher:
-    """Makes logs durable. While a log is being synced, later callers wait for its next sync, because only that one
-    covers what they appended.
+    """Makes logs durable. A caller that arrives while a log is being synced waits for the next sync, because only that
+    one covers its records.
     """
 
     def __init__(
@@ -41,7 +41,9 @@ class Flusher:
         self._epochs_to_write: dict[Log, None] = {}
         self._writes_epochs = False
         self._ends: dict[Log, asyncio.Future[None]] = {}
-        """For each log, the future that completes with its flush in progress, if a truncation waits for it."""
+        """For each log, the future that completes when its flush in progress ends. A log has one only if a truncation
+        waits.
+        """
         self._idle: asyncio.Future[None] | None = None
         self.write_back_count = 0
         self.sync_count = 0
@@ -62,7 +64,7 @@ class Flusher:
             self._request(log, one_done)
 
     def flush(self, log: Log) -> None:
-        """Make a log durable soon. No caller is told when it is."""
+        """Make a log durable soon, without a callback."""
         self._request(log, lambda: None)
 
     async def wait_for_flushes(self) -> None:

@@ -25,15 +25,15 @@ from moldau.broker.runtime.tasks import Job
 
 CHECK_INTERVAL_MS: Final = 10_000
 USED_SIZE_MIN: Final = 1 << 20
-"""The growth (bytes) of the process since the start which shows that clients use the node. Only then the bounds of
-malloc are set.
+"""If the process has grown by this size (bytes) since its start, clients use the node. Only then the bounds of malloc
+are set.
 """
 GROWN_SIZE_MIN: Final = 16 << 20
-"""The growth (bytes) of the process from its least size since free memory was last returned, at which free memory is
-returned again: a call holds malloc's lock for 0.1 ms a MiB.
+"""If the process has grown by this size (bytes) since free memory was last returned, measured from its least size since
+then, free memory is returned again. Each call holds malloc's lock for 0.1 ms a MiB.
 """
 QUIET_SIZE_MAX: Final = 1 << 20
-"""The growth (bytes) of the process between two checks from which on the process is not quiet."""
+"""A process that grows by this size (bytes) or more between two checks is not quiet."""
 
 
 class HeapPort(Protocol):

@@ -31,7 +31,7 @@ class WorkProcessEnded(Exception):
 
 class LimitedWorker:
     """A process that answers one request after the other, and ends when it is not used. `work` makes a generator that
-    receives the requests and yields the answers. The first value that it yields is dropped.
+    receives requests and yields their answers. Its first value is not an answer, and is dropped.
     """
 
     def __init__(

@@ -16,7 +16,7 @@ STYLES: Final[Mapping[int, str]] = {5: "dim", 10: "dim", 30: "yellow", 40: "red"
 
 
 class LogTerminal(Protocol):
-    """The stream to which the log is written. It shows colours if it is a terminal."""
+    """The stream to which the log is written, with colours if it is a terminal."""
 
     @property
     def stream(self) -> TextIO: ...

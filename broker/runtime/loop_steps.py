@@ -61,7 +61,7 @@ class LoopSteps:
         self.longest_ns, self._name = 0, None
 
     def end_start(self) -> None:
-        """Log the longest step of the node's start, and forget it, because no client has waited for it."""
+        """Log the longest step of the node's start, and forget it: no client has waited for the start."""
         held_ns, name = self.longest
         log.debug("the start held the event loop for %.0f ms at most, in %s", held_ns / 1e6, name)
         self.begin_period()

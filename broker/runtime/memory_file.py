@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def memory_file(contents: bytes) -> Iterator[str]:
-    """A context manager that gives the path of a file with `contents`. The file is removed at the end of the context.
+    """Make a file with `contents`, for the time of the context, which gets its path.
 
     On Linux the file is on no disk and has no name. Elsewhere it is a temporary file that only its owner can read.
     """

@@ -1,4 +1,4 @@
-"""A reply that is completed later, and the reasons for which replies wait."""
+"""A reply that is completed later, and the names of the things that replies wait for."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ REQUESTED_WAITS: Final = (DATA, MEMBERS)
 class Pending(Generic[T]):
     """The reply that a handler returns if its response comes later: when there are data, other members, or a commit.
 
-    `complete` is called once, from the event loop, with the response. The connection sends replies in the order of
-    their requests, whatever the order of completion. If the connection is lost first, `on_abandon` is called; the reply
-    need not be completed then, and completing it has no effect.
+    `complete` is called once, on the event loop, with the response. The connection sends replies in the order of their
+    requests, also if they are completed in another order. If the connection is lost first, `on_abandon` is called. The
+    reply need not be completed then, and completing it has no effect.
     """
 
     __slots__ = ("_listener", "on_abandon", "response", "waits_for")

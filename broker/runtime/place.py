@@ -24,7 +24,7 @@ and a number.
 
 @dataclass(frozen=True, slots=True)
 class MachineProcesses:
-    """What a node knows about the other broker processes of its machine."""
+    """The broker processes of one machine, as one of them knows them."""
 
     node_ids: tuple[int, ...]
     """The node ids of the processes of the machine, the first process first."""
@@ -47,7 +47,7 @@ class MachineProcesses:
 
 
 def core_directory(log_directory: str, core: int) -> str:
-    """The directory of a process within a log directory. `core` is the number of the process, from 1; the first process
+    """The directory of a process within a log directory. `core` is the number of the process, from 1. The first process
     uses the log directory itself.
     """
     return log_directory if core == 1 else f"{log_directory}/core.{core}"

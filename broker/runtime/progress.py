@@ -50,7 +50,7 @@ class Progress:
 
 
 def remaining_text(fraction: float, elapsed_ms: int) -> str:
-    """The estimate of the time that is left, as text to append to a line; empty if it is too early for an estimate."""
+    """Estimate the time that is left, as text to append to a line; empty if it is too early for an estimate."""
     if fraction < ESTIMATE_FRACTION_MIN:
         return ""
     left_s = elapsed_ms / 1000 * (1 - min(fraction, 1.0)) / fraction
@@ -58,7 +58,7 @@ def remaining_text(fraction: float, elapsed_ms: int) -> str:
 
 
 def short_duration_text(seconds: float) -> str:
-    """A duration as text with about two digits: `0.4 s`, `42 s`, `3 min`, `2 h`."""
+    """Format a duration with about two digits: `0.4 s`, `42 s`, `3 min`, `2 h`."""
     if seconds < 10:
         return f"{seconds:.1f} s"
     if seconds < 120:
@@ -67,7 +67,7 @@ def short_duration_text(seconds: float) -> str:
 
 
 def byte_size_text(count: int) -> str:
-    """A number of bytes as text, in a unit that leaves few digits."""
+    """Format a number of bytes in a unit that leaves few digits."""
     for unit, exponent in (("GiB", 30), ("MiB", 20), ("KiB", 10)):
         if count >= 1 << exponent:
             return f"{count / (1 << exponent):.1f} {unit}"

@@ -1,5 +1,5 @@
-"""Runs and supervises the tasks of a broker. Each periodic job runs independently. After an OSError, which is logged, a
-job runs again at its next time.
+"""Runs and supervises the tasks of a broker. Periodic jobs run independently of each other. If a job ends with an
+OSError, the error is logged, and the job runs again at its next time.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The messages between a broker and a worker process. Each frame is a length in 4 bytes, big-endian, and a pickled
 value. The process answers with a `WorkerReply`.
 
-The worker process imports this module, and not asyncio, whose import would take as long as all other imports for
+The worker process imports this module but not asyncio, whose import would take as long as all other imports for
 cleaning a log.
 """
 

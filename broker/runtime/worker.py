@@ -1,18 +1,18 @@
 """Runs work in a process of its own: long computations that read and write files, such as compaction, and the decoding
-of what users wrote, which may crash or take memory without limit.
+of users' data, which may crash or take memory without limit.
 
 The work is a generator that gets the file system. It yields an event after each part, and the process waits at each
-event until the broker asks for the next one. So the broker can limit the rate of the work. A busy event loop slows the
+event until the broker requests the next one. So the broker can limit the rate of the work. A busy event loop slows the
 work down, and the work does not slow the event loop down. The broker may send a value with its request for an event,
 which the generator receives.
 
-    broker -> process   a frame with the pickled work; then for each event that the broker wants a frame with the
-                        pickled value that it sends, or an empty one, and a frame with the `PickleBuffer` in that
-                        value, which is written without a copy, or an empty one
-    process -> broker   for each of them a frame with a pickled `WorkerReply` (broker/runtime/work_reply.py)
+    broker -> process   a frame with the pickled work; then two frames for each event that the broker requests:
+                            the pickled value that it sends; empty if it sends none
+                            the `PickleBuffer` in that value, written without a copy; empty if there is none
+    process -> broker   for each requested event a frame with a pickled `WorkerReply` (broker/runtime/work_reply.py)
 
 The process ends when its input ends: a broker that is killed leaves no process behind. A process with `WorkerLimits`
-gets a MemoryError, or is killed by the kernel, if its work goes beyond them.
+gets a MemoryError, or is killed by the kernel, if its work exceeds the limits.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class WorkerDied(ChildProcessError):
 
 
 def next_event_of(events: Iterator[E], sent: object) -> E | None:
-    """The next event of the work after `sent` was sent to it; None at the end of the work."""
+    """Send `sent` to the work, and return its next event; None at the end of the work."""
     if sent is None:
         return next(events, None)
     try:
@@ -84,7 +84,9 @@ def next_event_of(events: Iterator[E], sent: object) -> E | None:
 
 
 class WorkInThread(Generic[E]):
-    """Work in an executor thread of this process, whose files are in memory: another process could not read them."""
+    """Work in an executor thread of this process. It is used if the files are in memory: another process could not read
+    them.
+    """
 
     def __init__(self, work: Work[E], fs: FileSystem, offload: Offload) -> None:
         self._begin: Callable[[], Iterator[E]] = lambda: work(fs)
