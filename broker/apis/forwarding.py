@@ -34,8 +34,8 @@ Response = TypeVar("Response")
 
 class Forwarding:
     """Passes requests to the active controller. A request at a controller listener goes to the controller of this node.
-    If this node is not the leader, or loses the leadership before the decision is committed, the answer is
-    NOT_CONTROLLER, so that the sender looks for the leader."""
+    If this node is not the leader, or stops leading before the decision is committed, the answer is NOT_CONTROLLER: the
+    sender then looks for the leader."""
 
     def __init__(
         self,

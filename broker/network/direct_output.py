@@ -274,8 +274,8 @@ class DirectOutput:
         return self._is_warm(piece, piece.position + sent, min(piece.size - sent, ITERATION_SIZE_MAX))
 
     def handed_over_ended(self, sent: int, status: int) -> None:
-        """Continue after the sending thread has ended a hand-over and sent `sent` bytes of it. `status` is 0 if all
-        bytes were sent, `COLD` if the next ones are not in the page cache, or the error number that stopped the thread.
+        """Continue after the sending thread has ended a hand-over and sent `sent` bytes of it. `status` is that of
+        `file_sender.EndedJob`: 0 if all bytes were sent.
         """
         if self._waits is not OutputWait.SENDER:
             return  # The connection was closed meanwhile.

@@ -3,8 +3,8 @@
     slow_request api=Produce version=9 total_ms=312.4 queue_ms=0.2 decode_ms=0.1 local_ms=311.0 remote_ms=0.0 ...
 
 The line is made of `name=value` pairs that are separated by spaces. A value with a space, a quote or a control
-character is written as a JSON string, so that nothing that a client sends can end a line or add a pair. The wait that a
-client asks for, as a consumer does for new records, does not make its request slow.
+character is written as a JSON string. So a client's text cannot end a line or add a pair. The wait that a client asks
+for, as a consumer does for new records, does not make its request slow.
 """
 
 from __future__ import annotations

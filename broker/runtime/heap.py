@@ -1,19 +1,20 @@
-"""The memory of requests and replies in malloc's heap: blocks of up to 4 MiB are reused, and memory that is free after
+"""The memory of requests and replies in malloc's heap. Blocks of up to 4 MiB are reused, and memory that is free after
 a peak is returned to the system.
 
 By default glibc returns the end of its heap to the system almost each time that a block of some hundred kilobytes is
-freed, and the next request faults each page in again. This process sets two limits: only blocks above 4 MiB are mapped
+freed. The next request then faults each page in again. This process sets two limits: only blocks above 4 MiB are mapped
 one by one, and up to 8 MiB at the end of the heap are kept. With these limits, 1.5 million records in LZ4 batches of 1
 MB took 1.0 s of CPU instead of 2.6 s.
 
-malloc keeps freed blocks, except at the end of its heap. So memory that a node used once, for replies that were not
-read or for the objects of long requests, would stay with the process until it ends. Therefore the process returns free
-memory (malloc_trim) when it has grown and is idle. The call holds malloc's lock for about 0.1 ms a MiB. Once after each
-peak this blocks the event loop for longer than a step may take: 6 to 9 ms for the 59 MiB of 1,000 frames. The
-alternatives cost more. If blocks are mapped one by one (M_MMAP_THRESHOLD of 32 KiB, or frames outside of malloc), each
-is returned when it is freed, but 64 KiB take 54 µs instead of 4, because their pages are faulted in again for each
-request. M_TRIM_THRESHOLD concerns only the end of the heap. glibc cannot trim a part of a heap, and the thread of the
-event loop has a single heap. (CPython 3.11, glibc 2.36, two virtual cores.)
+malloc keeps freed blocks, except at the end of its heap. So memory that a node used once, for example for replies that
+were not read, would stay with the process until it ends. Therefore the process returns free memory (malloc_trim) when
+it has grown and is idle. The call holds malloc's lock for about 0.1 ms a MiB. Once after each peak this blocks the
+event loop for longer than a step may take: 6 to 9 ms for the 59 MiB of 1,000 frames.
+
+The alternatives cost more. Blocks can be mapped one by one (M_MMAP_THRESHOLD of 32 KiB, or frames outside of malloc).
+Then each is returned when it is freed, but 64 KiB take 54 µs instead of 4, because their pages are faulted in again for
+each request. M_TRIM_THRESHOLD concerns only the end of the heap. glibc cannot trim a part of a heap, and the thread of
+the event loop has a single heap. (CPython 3.11, glibc 2.36, two virtual cores.)
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ USED_SIZE_MIN: Final = 1 << 20
 are set.
 """
 GROWN_SIZE_MIN: Final = 16 << 20
-"""If the process has grown by this size (bytes) since free memory was last returned, measured from its least size since
-then, free memory is returned again. Each call holds malloc's lock for 0.1 ms a MiB.
+"""Free memory is returned again if the process has grown by this size (bytes), from its least size since the last
+return. Each call holds malloc's lock for 0.1 ms a MiB.
 """
 QUIET_SIZE_MAX: Final = 1 << 20
 """A process that grows by this size (bytes) or more between two checks is not quiet."""

@@ -4,8 +4,8 @@ other.
     ask ──▶ turn of the client ─▶ turn of the process ──▶ the process, started if there is none ──▶ answer
                                                      └──▶ it ends, or takes too long: `WorkProcessEnded`, no process
 
-A client, such as a user at an address, has at most one request in the queue of the process, so that the requests of
-others are done in between. If the caller is cancelled, its request has `CANCELLED_GRACE_S` to end by itself, so that
+A client, such as a user at an address, has at most one request in the queue of the process. So the requests of other
+clients are done in between. If the caller is cancelled, its request has `CANCELLED_GRACE_S` to end by itself, so that
 not every cancellation needs a new process.
 """
 

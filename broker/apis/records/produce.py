@@ -66,9 +66,9 @@ NONE: Final = ErrorCode.NONE
 
 
 def handle(services: Services, context: RequestContext, request: ProduceRequest) -> Reply[ProduceResponse] | None:
-    """Append the batches of a request. A batch that must be validated in an executor thread because of its size, or
-    that must be verified with the transaction coordinator, is appended later; until then the connection is not read.
-    The reply waits for followers if acks=all, and for a sync if flush.messages asks for one."""
+    """Append the batches of a request. A batch is appended later if an executor thread must validate it because of its
+    size, or if the transaction coordinator must verify it. Until then the connection is not read. The reply waits for
+    followers if acks=all, and for a sync if flush.messages asks for one."""
     return Produce(services, context, request).answer()
 
 

@@ -1,4 +1,4 @@
-"""The first records of a transaction in a partition, which are appended after the transaction coordinator has verified
+"""The first records of a transaction in a partition. They are appended after the transaction coordinator has verified
 that the partition is part of the transaction.
 
 KIP-890: a request that arrives late, after its transaction has ended, must not begin another transaction, which no

@@ -213,8 +213,8 @@ class SaslAuthentication:
         return None
 
     def unexpected(self, context: RequestContext, request: object | None) -> object:
-        """Refuse a request of another API that arrived within the exchange, with an error in the response of that API,
-        and then end the connection. `request` is None if it was not decoded.
+        """Refuse a request of another API that arrived within the exchange, and then end the connection. The error is
+        in the response of that API. `request` is None if it was not decoded.
         """
         refusal = self._exchange.unexpected(api_type(context.route.name))
         if getattr(request, "acks", None) == 0:  # A Produce that wants no answer.
