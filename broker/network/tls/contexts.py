@@ -301,8 +301,7 @@ class ReloadingTls:
                 connection.distrusted()
 
     def _file_stamps(self) -> tuple[object, ...]:
-        """Read the stamps of the store files: a stamp changes when its file is written, and is None for a missing file.
-        """
+        """Read the stamps of the store files. A stamp changes when its file is written. None for a missing file."""
         return tuple(_stamp(Path(each)) for each in self._files())
 
     def _files(self) -> list[str]:
