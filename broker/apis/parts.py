@@ -21,6 +21,7 @@ from itertools import islice
 from typing import Final, TypeVar, cast
 
 from moldau.broker.apis.list_lengths import LengthGuard, elements_in, lists_exceed
+from moldau.broker.network.memory import RequestMemory
 from moldau.broker.network.route import Handler, RequestContext
 from moldau.broker.runtime.environment import Environment
 from moldau.broker.runtime.pending import Pending
@@ -90,6 +91,9 @@ class PartRules:
     refused."""
     is_exempt: Callable[[RequestContext, object], bool] | None = None
     """Whether a request is handled whole, although it is long."""
+    copies: Callable[[object], int] | None = None
+    """Copies what a request has from the receive buffer of its connection, which is used again before the later parts
+    are handled. Returns the size (bytes). None if requests of the API have nothing from it."""
 
     def is_long(self, request: object) -> bool:
         """Whether a request has so many elements that it is cut."""
@@ -134,6 +138,7 @@ def in_parts(
     is_distinct: bool = False,
     groups_results: bool = False,
     refuses: Callable[[object], Handler | None] | None = None,
+    copies: Callable[[object], int] | None = None,
 ) -> PartRules:
     """Declare that a list is cut into parts. `response` is the path of its results, if it differs from `request`."""
     return PartRules(
@@ -143,6 +148,7 @@ def in_parts(
         is_distinct=is_distinct,
         groups_results=groups_results,
         refuses=refuses,
+        copies=copies,
     )
 
 
@@ -295,9 +301,12 @@ def is_last_refused(response: object, path: ListPath) -> bool:
 class LongRequests:
     """Schedules the long requests of a node: they get slices of the event loop one after the other."""
 
-    def __init__(self, environment: Environment, loop: asyncio.AbstractEventLoop, spawn: Spawn) -> None:
+    def __init__(
+        self, environment: Environment, loop: asyncio.AbstractEventLoop, spawn: Spawn, memory: RequestMemory
+    ) -> None:
         self._loop = loop
         self._spawn = spawn
+        self.memory = memory
         self.clock_ns = environment.precise_ns
         self._waiting: deque[asyncio.Future[None]] = deque()
         self.handled_count = 0
@@ -375,6 +384,9 @@ class LongRequest:
         self._plan = plan
         self._turns = turns
         self._context = context
+        # What was decoded in an executor thread is a copy already.
+        copies = None if context.is_decoded_aside else plan.copies
+        self._copied_size = 0 if copies is None else copies(request)
         self._answer = (plan.refuses(request) if plan.refuses is not None else None) or answer
         self._parts = plan.parts_of(request)
         self._answered: list[tuple[RequestPart, object]] = []
@@ -490,6 +502,7 @@ class LongRequest:
                     break
 
     async def _further_slices(self, begins: bool) -> None:
+        self._turns.memory.keep(self._copied_size)
         try:
             while not self._are_all_begun and not self._is_refused:
                 if self._is_full:
@@ -501,6 +514,7 @@ class LongRequest:
                 await self._turns.wait_for_turn()
                 self._slice()
         finally:
+            self._turns.memory.give_back(self._copied_size)
             if begins:
                 self._context.access.end_request()
         if self._is_refused:

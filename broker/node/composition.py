@@ -423,7 +423,7 @@ class NodeParts:
             remote_offsets=tiering.offsets if tiering is not None else None,
             large_batches=self.large_batches,
             large_metadata=LargeMetadata(environment, self.topics, self.tasks.spawn),
-            long_requests=LongRequests(environment, loop, self.tasks.spawn),
+            long_requests=LongRequests(environment, loop, self.tasks.spawn, self.request_memory),
             has_authorizer=self.security.authorizer is not None,
             quotas=self.client_quotas,
         )

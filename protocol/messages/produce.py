@@ -42,6 +42,18 @@ class ProduceRequest:
     topic_data: list[TopicProduceData] = empty()
 
 
+def copy_records(request: ProduceRequest) -> int:
+    """Replace the records of a decoded request, which are views of the buffer that it was decoded from, by copies.
+    Returns their size (bytes). A request that is not handled at once needs this if its buffer is used again."""
+    size = 0
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            if data.records is not None:
+                data.records = bytes(data.records)
+                size += len(data.records)
+    return size
+
+
 @struct
 class BatchIndexAndErrorMessage:
     batch_index: Int32

@@ -10,4 +10,4 @@ from moldau.broker.apis.parts import LongRequests
 
 def short_answers() -> LongRequests:
     nothing = cast("Any", None)
-    return LongRequests(cast("Any", SimpleNamespace(precise_ns=lambda: 0)), nothing, nothing)
+    return LongRequests(cast("Any", SimpleNamespace(precise_ns=lambda: 0)), nothing, nothing, nothing)

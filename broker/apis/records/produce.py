@@ -52,6 +52,7 @@ from moldau.protocol.messages.produce import (
     ProduceRequest,
     ProduceResponse,
     TopicProduceResponse,
+    copy_records,
 )
 from moldau.protocol.primitives import BytesLike
 from moldau.protocol.record_validation import RejectedBatch, ValidBatch
@@ -286,7 +287,9 @@ API: Final = Api(
     ProduceRequest,
     broker=handle,
     needs=acl_rule,
-    lists=[in_parts("topic_data.partition_data", "responses.partition_responses", size=RECORDS_SIZE)],
+    lists=[
+        in_parts("topic_data.partition_data", "responses.partition_responses", size=RECORDS_SIZE, copies=copy_records)
+    ],
     hook=produce_hook,
     errors_before={11: ABORTABLE, 12: {ErrorCode.CONCURRENT_TRANSACTIONS: ErrorCode.NOT_ENOUGH_REPLICAS}},
 )

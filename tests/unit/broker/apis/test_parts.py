@@ -166,6 +166,10 @@ class SlowClock:
         return self.now_ns
 
 
+NO_MEMORY: Final = cast("Any", None)
+"""Only requests with records are counted."""
+
+
 class StillConnection:
     def __init__(self) -> None:
         self.access = Unrestricted()
@@ -212,7 +216,10 @@ def test_others_have_their_turn_while_a_long_answer_is_made() -> None:
         loop = asyncio.get_running_loop()
         tasks: list[asyncio.Task[None]] = []
         turns = LongRequests(
-            cast("Any", SlowClock()), loop, lambda work, name="": tasks.append(loop.create_task(cast("Any", work)))
+            cast("Any", SlowClock()),
+            loop,
+            lambda work, name="": tasks.append(loop.create_task(cast("Any", work))),
+            NO_MEMORY,
         )
         replies: list[object] = []
         connections = [StillConnection() for _ in range(3)]
@@ -281,7 +288,10 @@ def test_the_decisions_of_all_slices_are_one_entry_for_each_outcome(count: int) 
         loop = asyncio.get_running_loop()
         tasks: list[asyncio.Task[None]] = []
         turns = LongRequests(
-            cast("Any", SlowClock()), loop, lambda work, name="": tasks.append(loop.create_task(cast("Any", work)))
+            cast("Any", SlowClock()),
+            loop,
+            lambda work, name="": tasks.append(loop.create_task(cast("Any", work))),
+            NO_MEMORY,
         )
         connection: Any = StillConnection()
         connection.access = authorizer.access(Principal("User", "alice"), "10.0.0.1")
@@ -317,7 +327,10 @@ def test_a_slice_of_a_long_answer_leaves_room_for_a_collection_of_garbage() -> N
         loop = asyncio.get_running_loop()
         tasks: list[asyncio.Task[None]] = []
         turns = LongRequests(
-            cast("Any", Clock()), loop, lambda work, name="": tasks.append(loop.create_task(cast("Any", work)))
+            cast("Any", Clock()),
+            loop,
+            lambda work, name="": tasks.append(loop.create_task(cast("Any", work))),
+            NO_MEMORY,
         )
 
         def tick() -> None:
@@ -346,7 +359,10 @@ def test_an_answer_that_is_not_there_yet_completes_the_reply_later() -> None:
     async def story() -> list[object]:
         works: list[Coroutine[object, object, None]] = []
         turns = LongRequests(
-            cast("Any", SlowClock()), asyncio.get_running_loop(), lambda work, name="": works.append(cast("Any", work))
+            cast("Any", SlowClock()),
+            asyncio.get_running_loop(),
+            lambda work, name="": works.append(cast("Any", work)),
+            NO_MEMORY,
         )
         reply = turns.answer(RequestContext(cast("Any", StillConnection()), ROUTE, 6, 0, None), answering())
         replies: list[object] = []
@@ -371,7 +387,10 @@ def test_a_client_that_leaves_abandons_the_answer_that_is_not_there_yet() -> Non
     async def story() -> None:
         works: list[Coroutine[object, object, None]] = []
         turns = LongRequests(
-            cast("Any", SlowClock()), asyncio.get_running_loop(), lambda work, name="": works.append(cast("Any", work))
+            cast("Any", SlowClock()),
+            asyncio.get_running_loop(),
+            lambda work, name="": works.append(cast("Any", work)),
+            NO_MEMORY,
         )
         reply = turns.answer(RequestContext(cast("Any", StillConnection()), ROUTE, 6, 0, None), answering())
         await works[0]
@@ -392,7 +411,10 @@ def test_an_answer_that_fails_in_a_later_slice_fails_on_its_connection_alone() -
     async def story() -> None:
         works: list[Coroutine[object, object, None]] = []
         turns = LongRequests(
-            cast("Any", SlowClock()), asyncio.get_running_loop(), lambda work, name="": works.append(cast("Any", work))
+            cast("Any", SlowClock()),
+            asyncio.get_running_loop(),
+            lambda work, name="": works.append(cast("Any", work)),
+            NO_MEMORY,
         )
         connection = StillConnection()
         turns.answer(RequestContext(cast("Any", connection), ROUTE, 6, 0, None), answering())
@@ -412,7 +434,10 @@ def test_others_have_their_turn_after_each_slice() -> None:
         loop = asyncio.get_running_loop()
         tasks: list[asyncio.Task[None]] = []
         turns = LongRequests(
-            cast("Any", SlowClock()), loop, lambda work, name="": tasks.append(loop.create_task(cast("Any", work)))
+            cast("Any", SlowClock()),
+            loop,
+            lambda work, name="": tasks.append(loop.create_task(cast("Any", work))),
+            NO_MEMORY,
         )
         replies: list[object] = []
 
@@ -456,7 +481,10 @@ def in_one_slice(api: str, request: object, answer: Callable[[Any], object]) -> 
         loop = asyncio.get_running_loop()
         tasks: list[asyncio.Task[None]] = []
         turns = LongRequests(
-            cast("Any", StoppedClock()), loop, lambda work, name="": tasks.append(loop.create_task(cast("Any", work)))
+            cast("Any", StoppedClock()),
+            loop,
+            lambda work, name="": tasks.append(loop.create_task(cast("Any", work))),
+            NO_MEMORY,
         )
         context = RequestContext(cast("Any", StillConnection()), ROUTE, 6, 0, None)
         response = LongRequest(parts_of(api), turns, context, request, count).begin()

@@ -88,6 +88,7 @@ def test_a_large_group_is_described_in_slices(is_late: bool) -> None:
             cast("Any", SimpleNamespace(precise_ns=lambda: 0)),
             loop,
             lambda work, name="": tasks.append(loop.create_task(cast("Any", work))),
+            cast("Any", None),
         )
         context = RequestContext(cast("Any", StillConnection()), ROUTE, 1, 0, None)
         runner = Runner()

@@ -66,6 +66,7 @@ def told(count: int, hidden: str) -> tuple[object, int, int]:
             cast("Any", SimpleNamespace(precise_ns=lambda: 0)),
             loop,
             lambda work, name="": tasks.append(loop.create_task(cast("Any", work))),
+            cast("Any", None),
         )
         services = SimpleNamespace(long_requests=turns)
         connection = StillConnection(hidden)

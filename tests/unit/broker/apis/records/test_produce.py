@@ -7,10 +7,16 @@ import struct
 
 import pytest
 
+from moldau.broker.apis import parts
 from moldau.protocol.compression import Codec
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.metadata import MetadataRequest
-from moldau.protocol.messages.produce import PartitionProduceResponse
+from moldau.protocol.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    TopicProduceData,
+)
 from moldau.protocol.primitives import crc32c
 from moldau.storage.segment import segment
 from moldau.testing.simulation.disk_calls import Operation
@@ -326,5 +332,35 @@ def test_what_was_written_is_brought_to_the_disk_in_steps_and_counts_as_no_flush
         log = node.broker.replicas.by_name["t"][0].log
         assert log.recovery_point == 0 and flusher.sync_count == 0
         assert len((await client.fetch("t")).records or b"") == log.size
+
+    serve_and(story)
+
+
+def test_the_later_parts_of_a_long_request_are_not_read_from_the_buffer_of_another_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """All connections of a node receive into one buffer, and a request of more than 256 partitions is handled in
+    parts. In the simulator no time passes between them, and a slice has 16 of them."""
+    monkeypatch.setattr(parts, "SLICE_PARTS_MAX", 1)
+    monkeypatch.setattr(parts.LongRequests, "wait_for_turn", lambda self: asyncio.sleep(0.01))
+
+    def request(value: str) -> ProduceRequest:
+        partitions = [PartitionProduceData(index=index, records=batch(f"{value}{index:03}")) for index in range(600)]
+        topic = TopicProduceData(name="t", partition_data=partitions)
+        return ProduceRequest(transactional_id=None, acks=-1, timeout_ms=1000, topic_data=[topic])
+
+    async def story(node: Node) -> None:
+        clients = [await node.connect() for _ in range(3)]
+        await clients[0].create("t", 600)
+        for client, value in zip(clients, "abc", strict=True):
+            client.send(request(value), 9)
+            await asyncio.sleep(0.005)
+        for client in clients:
+            (answer,) = (await client.reply()).responses
+            assert {each.error_code for each in answer.partition_responses} == {ErrorCode.NONE}
+        for index in range(600):
+            found = bytes((await clients[0].fetch("t", 0, partition=index)).records)
+            assert [value for value in "abc" if f"{value}{index:03}".encode() in found] == ["a", "b", "c"]
+        assert node.broker.request_memory.used_size == 0
 
     serve_and(story)
