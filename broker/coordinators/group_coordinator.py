@@ -102,6 +102,7 @@ def group_coordinator_config(config: Config) -> GroupConfig:
         offsets_topic_compression_codec=config.integer("offsets.topic.compression.codec"),
         offsets_commit_timeout_ms=config.integer("offsets.commit.timeout.ms"),
         offsets_load_buffer_size=config.integer("offsets.load.buffer.size"),
+        heartbeat_wait_max_ms=config.integer("moldau.group.heartbeat.wait.max.ms"),
         waiting_heartbeat_interval_ms=config.integer("moldau.group.waiting.heartbeat.interval.ms"),
         rebalance_protocols=tuple(config.entries("group.coordinator.rebalance.protocols")),
         consumer=consumer_settings(config),

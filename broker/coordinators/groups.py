@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from moldau.broker.coordinators.group_coordinator import group_coordinator_definition
+from moldau.broker.coordinators.held_heartbeats import HeldHeartbeats
 from moldau.broker.coordinators.shards import Shards
 from moldau.broker.coordinators.share_state_persister import ShareStatePersister
 from moldau.broker.runtime.environment import Environment
@@ -53,6 +54,7 @@ class Groups(Shards["GroupShard", "ShardRequest", "LoadedChange"]):
         self.config = config
         self._current_image = current_image
         self._share_states = share_states
+        self.held_heartbeats = HeldHeartbeats(loop)
         self._history = GroupHistory(environment.wall_ms(), log_start_of=log_start_of)
         row = group_coordinator_definition(config, current_image, self._history, self._perform)
         super().__init__(row, environment, loop, spawn, partitions_count)
@@ -72,16 +74,19 @@ class Groups(Shards["GroupShard", "ShardRequest", "LoadedChange"]):
         return levels.get(feature, 0) > 0 and (protocol is None or protocol in self.config.rebalance_protocols)
 
     def _perform(self, command: object, reports: CommandReports[ShardRequest]) -> None:
-        """Carry out a command of a state machine: initialize share states, compute a target assignment, or resolve
-        regular expressions.
+        """Carry out a command of a state machine: answer held heartbeats, initialize share states, compute a target
+        assignment, or resolve regular expressions.
         """
         from moldau.broker.coordinators.regex_resolution import resolve_regexes
         from moldau.broker.coordinators.share_group_commands import perform_initialization
+        from moldau.coordinator.classic.events import AnswerHeartbeats
         from moldau.coordinator.consumer.events import ResolveRegexes
         from moldau.coordinator.group.target import ComputeTarget
         from moldau.coordinator.share.events import InitializeStates
 
-        if isinstance(command, InitializeStates):
+        if isinstance(command, AnswerHeartbeats):
+            self.held_heartbeats.answer(command)
+        elif isinstance(command, InitializeStates):
             assert self._share_states is not None
             perform_initialization(self._share_states, command, reports)
         elif isinstance(command, ComputeTarget):

@@ -13,6 +13,7 @@ import struct
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from moldau.broker.coordinators.held_heartbeats import CLIENTS
 from moldau.broker.network.route import ClientConnection, FrameAnswer, FrameHook, RequestContext, Route
 from moldau.broker.runtime.environment import Environment
 from moldau.protocol.compiler import encode
@@ -49,12 +50,14 @@ class HeartbeatHook(FrameHook):
         self._environment = environment
         self._event_of = event_of
         self._heartbeat: SettledHeartbeat | None = None
-        """The last decoded heartbeat; None if the next one must be decoded. The four below belong to it."""
+        """The last decoded heartbeat; None if the next one must be decoded. The five below belong to it."""
         self._version = 0
         self._body = b""
         """Its frame after the correlation id."""
         self._reply_tail = b""
         """The reply after the correlation id."""
+        self._wait_max_ms = 0
+        """How long (ms) its answer may wait for a rebalance; 0 if it must not wait."""
         self._runner: GroupRunner | None = None
         self._access: Access | None = None
         """The access of the client by which the heartbeat was allowed, while the access has this stamp."""
@@ -76,6 +79,9 @@ class HeartbeatHook(FrameHook):
         ):
             self._forget()
             return None
+        if self._wait_max_ms:
+            held = self._groups.held_heartbeats.hold(heartbeat.timer.group_id, self._wait_max_ms)
+            return self.context_of(connection, frame), held
         tail = self._reply_tail
         return b"".join((REPLY_SIZE(4 + len(tail)), frame[4:BODY_POSITION], tail))
 
@@ -99,6 +105,7 @@ class HeartbeatHook(FrameHook):
         self._reply_tail = b"\0" + tail if context.version >= self.route.reply_flexible_from else tail
         self._body = bytes(frame[BODY_POSITION:])
         self._version = context.version
+        self._wait_max_ms = heartbeat.wait_max_ms if context.connection.software[0] in CLIENTS else 0
         self._runner = runner
         self._heartbeat = heartbeat._replace(response=None)
         return True

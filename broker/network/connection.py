@@ -430,6 +430,8 @@ class Connection(asyncio.BufferedProtocol):
             response, pending = pending.response, None
         if pending is not None:
             reply = QueuedReply(context, pending)
+            if replies.waiting:
+                replies.before_next()
             replies.waiting.append(reply)
             pending.listen(lambda response: self._complete(reply, response))
             must_wait = True

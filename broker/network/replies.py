@@ -129,12 +129,20 @@ class ReplyQueue:
     def put(self, context: RequestContext, pieces: list[Chunk], size: int) -> bool:
         """Add a ready reply after all earlier ones. Returns whether the reply has to wait for them."""
         if self.waiting:
+            self.before_next()
+        if self.waiting:
             reply = QueuedReply(context)
             self._make_ready(reply, pieces, size)
             self.waiting.append(reply)
             return True
         self._output.add(context, pieces, size)
         return False
+
+    def before_next(self) -> None:
+        """Tell the first reply in the queue that a later one is about to wait for it."""
+        first = self.waiting[0].parked
+        if first is not None and first.on_next is not None:
+            first.on_next()
 
     def complete(self, reply: QueuedReply, pieces: list[Chunk], size: int) -> bool:
         """Send a parked reply, whose response is there now, and the ready replies after it. If an earlier reply still

@@ -46,13 +46,15 @@ class Pending(Generic[T]):
     reply need not be completed then, and completing it has no effect.
     """
 
-    __slots__ = ("_listener", "on_abandon", "response", "waits_for")
+    __slots__ = ("_listener", "on_abandon", "on_next", "response", "waits_for")
 
     def __init__(self, on_abandon: Callable[[], None] | None = None, waits_for: str = OTHER) -> None:
         """`on_abandon` is called if the client disconnects first. `waits_for` is one of the constants of this
         module.
         """
         self.on_abandon = on_abandon
+        self.on_next: Callable[[], None] | None = None
+        """Called when a later request of the connection would have to wait for this reply; it may complete this one."""
         self.waits_for = waits_for
         self.response: T | None = None
         """The response; None until the reply is complete."""
@@ -66,7 +68,7 @@ class Pending(Generic[T]):
         """Complete the reply with the response. A second call is a bug of the broker."""
         assert self.response is None, "a reply was completed twice"
         self.response = response
-        self.on_abandon = None
+        self.on_abandon = self.on_next = None
         listener, self._listener = self._listener, None
         if listener is not None:
             listener(response)
@@ -90,7 +92,7 @@ class Pending(Generic[T]):
 
     def abandon(self) -> None:
         """Abandon the reply, because the client is gone. If it is completed later, nothing happens."""
-        self._listener = None
+        self._listener = self.on_next = None
         on_abandon, self.on_abandon = self.on_abandon, None
         if on_abandon is not None:
             on_abandon()

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from moldau.coordinator.group.group import TimerKind
 from moldau.coordinator.runtime.machine import Waiter
+from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.heartbeat import HeartbeatRequest
 from moldau.protocol.messages.join_group import JoinGroupRequest
 from moldau.protocol.messages.leave_group import LeaveGroupRequest
@@ -42,6 +43,14 @@ class Heartbeat(NamedTuple):
     @property
     def group_id(self) -> str:
         return self.request.group_id
+
+
+class AnswerHeartbeats(NamedTuple):
+    """The command to answer the heartbeats of a group whose answers wait (`SettledHeartbeat.wait_max_ms`), because the
+    group is not stable any more."""
+
+    group_id: str
+    error: ErrorCode
 
 
 class Leave(NamedTuple):

@@ -17,6 +17,7 @@ from moldau.coordinator.classic.rebalance import (
     refuse_sync,
     remove_member,
 )
+from moldau.coordinator.group.config import GroupConfig
 from moldau.coordinator.group.group import GroupStep, SettledHeartbeat, TimerKey
 from moldau.coordinator.group.history import Cause, Client, GroupEvent
 from moldau.coordinator.runtime.step import ReplyWhenCommitted, write_error
@@ -26,6 +27,10 @@ from moldau.protocol.messages.join_group import JoinGroupRequestProtocol
 from moldau.protocol.messages.leave_group import LeaveGroupResponse, MemberIdentity, MemberResponse
 from moldau.protocol.records.offsets import GroupMetadataValue, MemberMetadata
 
+SESSION_PARTS: Final = 5
+"""The part of a session, as a divisor, for which the answer to a heartbeat may wait."""
+STREAMS_ASSIGNOR: Final = "stream"
+"""The name of the protocol of classic groups of Kafka Streams."""
 BATCH_VERSION: Final = 3
 """From this version of LeaveGroup on, a request may name several members, and the response has a result for each."""
 
@@ -130,8 +135,20 @@ def settled_heartbeat(step: GroupStep, group: ClassicGroup, event: Heartbeat) ->
         step.config,
         step.image,
         HeartbeatResponse(error_code=HEARTBEAT_ANSWERS[STABLE]),
+        wait_max_ms(group, member, step.config),
     )
     return settled if is_still_settled(group, settled) else None
+
+
+def wait_max_ms(group: ClassicGroup, member: Member, config: GroupConfig) -> int:
+    """How long (ms) the answer to a heartbeat of the member may wait for a rebalance; 0 if it must not wait.
+
+    A consumer that closes without a LeaveGroup waits for the answer: a static member does, and so does a member of
+    Kafka Streams.
+    """
+    if member.is_static or not group.is_consumer_group or group.protocol_name == STREAMS_ASSIGNOR:
+        return 0
+    return min(config.heartbeat_wait_max_ms, member.session_timeout_ms // SESSION_PARTS)
 
 
 def is_still_settled(group: ClassicGroup, heartbeat: SettledHeartbeat) -> bool:

@@ -9,8 +9,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from moldau.coordinator.classic.events import ClassicTimer
-from moldau.coordinator.classic.group import COMPLETING, EMPTY, NO_ASSIGNMENT, PREPARING, ClassicGroup, Member
+from moldau.coordinator.classic.events import AnswerHeartbeats, ClassicTimer
+from moldau.coordinator.classic.group import (
+    COMPLETING,
+    EMPTY,
+    HEARTBEAT_ANSWERS,
+    NO_ASSIGNMENT,
+    PREPARING,
+    STABLE,
+    ClassicGroup,
+    Member,
+)
 from moldau.coordinator.group.group import GroupStep
 from moldau.coordinator.group.history import Cause, GroupEvent
 from moldau.coordinator.group.records import NO_TIMESTAMP, RecordChange
@@ -141,6 +150,8 @@ def prepare_rebalance(step: GroupStep, group: ClassicGroup, cause: GroupEvent) -
     if group.state is COMPLETING:
         refuse_syncs(step, group, ErrorCode.REBALANCE_IN_PROGRESS)
     step.cancel(ClassicTimer.SYNC, group)
+    if group.state is STABLE:
+        step.command(AnswerHeartbeats(group.group_id, HEARTBEAT_ANSWERS[PREPARING]))
     is_first = group.state is EMPTY
     group.move_to(PREPARING, step.wall_ms)
     if is_first:

@@ -44,6 +44,8 @@ class GroupConfig(NamedTuple):
     so its session timeout does not apply."""
     rebalance_protocols: tuple[str, ...] = ("classic", "consumer", "streams")
     """group.coordinator.rebalance.protocols"""
+    heartbeat_wait_max_ms: int = 3_000
+    """moldau.group.heartbeat.wait.max.ms"""
     waiting_heartbeat_interval_ms: int = 500
     """moldau.group.waiting.heartbeat.interval.ms"""
     target_size_at_once: int = 2_000

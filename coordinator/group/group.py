@@ -209,6 +209,8 @@ class SettledHeartbeat(NamedTuple):
     config: GroupConfig
     image: CoordinatorImage
     response: object
+    wait_max_ms: int = 0
+    """How long (ms) the response may wait for a change of the group (`AnswerHeartbeats`); 0 if it must not wait."""
 
 
 class RequestOfGroup(Protocol):

@@ -195,6 +195,8 @@ moldau.emulated.release  string  null  one-of:2.4,2.5,2.6,2.7,2.8,3.0,3.1,3.2,3.
     The release of Apache Kafka whose API versions a single node offers, for tests of clients; all where it is not set.
 moldau.erase.enable  boolean  false  any  honoured  cluster-wide
     Whether a leader takes the orders of moldau erase; they also need DELETE on the topic and ALTER on the cluster.
+moldau.group.heartbeat.wait.max.ms  int  3000  0..  honoured  read-only
+    How long a heartbeat in a stable classic group waits for a rebalance to begin, of clients that allow it; 0: not.
 moldau.group.waiting.heartbeat.interval.ms  int  500  1..  honoured  read-only
     Heartbeat interval of members of consumer, share and Streams groups that wait, if that of the group is longer.
 moldau.http.listener  string  null  any  honoured  read-only

@@ -47,6 +47,7 @@ OWN = {
     "moldau.cores",
     "moldau.emulated.release",
     "moldau.erase.enable",
+    "moldau.group.heartbeat.wait.max.ms",
     "moldau.group.waiting.heartbeat.interval.ms",
     "moldau.http.listener",
     "moldau.log.format",
