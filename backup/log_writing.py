@@ -1,6 +1,11 @@
 """Writes the log of a partition into the log directories of its replicas, as segments without indexes.
 
 When the node starts, it rebuilds indexes, leader epochs and producer states from the batches.
+
+Offsets may be missing between two batches: compaction, or the sample of a capture, has removed their records. The node
+takes a gap between two segments for a loss, and removes what follows. So each segment begins where the one before it
+ends, and a gap at the end of the log is filled by an empty batch, as the log cleaner keeps one. So is the part of a gap
+that goes beyond the offsets of one segment.
 """
 
 from __future__ import annotations
@@ -9,7 +14,8 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from moldau.protocol.primitives import BytesLike
-from moldau.protocol.record_batch import HEADER_SIZE, BatchHeader, parse_header
+from moldau.protocol.record_batch import HEADER_SIZE, NO_LEADER_EPOCH, BatchHeader, parse_header
+from moldau.protocol.record_builder import build_batch
 from moldau.storage.checkpoints.partition_metadata import write_topic_id
 from moldau.storage.files.log_paths import LOG_SUFFIX, offset_name
 from moldau.storage.files.port import File, FileSystem, make_durable_directory
@@ -17,7 +23,7 @@ from moldau.storage.files.port import File, FileSystem, make_durable_directory
 SEGMENT_BYTES_MAX: Final = 1 << 30
 """The maximum size of a restored segment in bytes. The topic's own limit applies if it is smaller."""
 SEGMENT_OFFSETS_MAX: Final = (1 << 31) - 1
-"""The maximum number of offsets in a segment, whose offset index has 32-bit relative offsets."""
+"""The largest distance of an offset from the base offset of its segment, because index entries have 31 bits for it."""
 WRITE_BUFFER_SIZE: Final = 1 << 20
 
 
@@ -42,7 +48,9 @@ class RestoredLogWriter:
         self._segment_bytes = min(segment_bytes, SEGMENT_BYTES_MAX)
         self._files: list[File] = []
         self._segment = ""
+        """The file name of the last segment; empty if there is none yet."""
         self._base_offset = 0
+        self._leader_epoch = NO_LEADER_EPOCH
         self._size = 0
         self._buffer: list[BytesLike] = []
         self._buffered = 0
@@ -56,15 +64,18 @@ class RestoredLogWriter:
         """Append a batch to the log of every replica. With `is_noted` its position is kept, so that `rewrite_batch` can
         replace it later.
         """
+        while header.last_offset - self._next_offset > SEGMENT_OFFSETS_MAX:
+            self._fill_gap(header.base_offset, header.partition_leader_epoch)
         is_full = self._size and self._size + header.size > self._segment_bytes
-        if not self._files or is_full or header.last_offset - self._base_offset > SEGMENT_OFFSETS_MAX:
-            self._roll(min(self._next_offset, header.base_offset) if not self._files else header.base_offset)
+        if not self._segment or is_full or header.last_offset - self._base_offset > SEGMENT_OFFSETS_MAX:
+            self._roll(min(self._next_offset, header.base_offset))
         if is_noted:
             self._noted[header.base_offset] = BatchLocation(self._segment, self._size)
         self._buffer.append(batch)
         self._buffered += header.size
         self._size += header.size
         self._next_offset = header.next_offset
+        self._leader_epoch = header.partition_leader_epoch
         if self._buffered >= WRITE_BUFFER_SIZE:
             self._flush()
 
@@ -86,10 +97,13 @@ class RestoredLogWriter:
                 file.close()
 
     def finish(self, end_offset: int) -> None:
-        """Sync the log. If its last batch ends before `end_offset`, add an empty segment that begins at
-        `end_offset`."""
-        if not self._files or self._next_offset < end_offset:
+        """Sync the log. If its last batch ends before `end_offset`, fill the gap; if it has no batch, its only segment
+        is empty and begins at `end_offset`."""
+        if not self._segment:
             self._roll(end_offset)
+            self._next_offset = end_offset
+        while self._next_offset < end_offset:
+            self._fill_gap(end_offset, self._leader_epoch)
         self._end_segment()
         for directory in self._directories:
             self._fs.sync_directory(directory)
@@ -99,6 +113,14 @@ class RestoredLogWriter:
         files, self._files = self._files, []
         for file in files:
             file.close()
+
+    def _fill_gap(self, end_offset: int, leader_epoch: int) -> None:
+        """Append an empty batch from the end of the log to `end_offset`, or to the largest offset that one segment can
+        have."""
+        base_offset = self._next_offset
+        last_offset = min(end_offset - 1, base_offset + SEGMENT_OFFSETS_MAX)
+        batch = build_batch((), base_offset=base_offset, last_offset=last_offset, partition_leader_epoch=leader_epoch)
+        self.append_batch(parse_header(batch), batch)
 
     def _roll(self, base_offset: int) -> None:
         self._end_segment()

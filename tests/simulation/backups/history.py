@@ -1,8 +1,8 @@
 """Logs that grow and lose their ends, and the source of a backup that reads them as files.
 
 Beside the transactional producers of `tests/support/transaction_histories.py` a plain producer writes the topic
-`events`, whose log an unclean election cuts now and then, a group commits offsets without a transaction, and a share
-group stores what it has delivered of `events`.
+`events`, whose log has gaps and an unclean election cuts it now and then, a group commits offsets without a
+transaction, and a share group stores what it has delivered of `events`.
 """
 
 from __future__ import annotations
@@ -32,6 +32,9 @@ SECRET: Final = b"secret"
 """A part of each value and key of `events`."""
 LOST_MAX: Final = 3
 """The most batches that an election loses."""
+GAPS: Final = 0.2
+"""The probability that offsets are missing before a batch of `events`, because its records were compacted away."""
+GAP_MAX: Final = 9
 ROLLS: Final = 0.1
 """The probability that a batch is the first one of its segment."""
 SHARES: Final = (SHARE_STATE_TOPIC, 0)
@@ -142,6 +145,8 @@ class History:
             self._count += 1
             name = b"%s-%d" % (SECRET, self._count)
             records.append(Record(name, b'{"name": "%s", "n": 1}' % name, timestamp))
+        if self.random.random() < GAPS:
+            self.events.end_offset += self.random.randint(1, GAP_MAX)
         self.events.append(build_batch(records, partition_leader_epoch=self.losses))
 
     def _commit(self) -> None:
@@ -198,8 +203,8 @@ class History:
         log = FileLog(PartitionKey(key[0], IDS[key[0]], key[1]), end, [*self.log_of(key).batches], fs, on_read)
         fs.make_directories(log.place)
         base_offset = 0
-        for each in log.batches:
-            if self.random.random() < ROLLS:
+        for number, each in enumerate(log.batches):
+            if number and self.random.random() < ROLLS:
                 base_offset = parse_header(each).base_offset
             file = fs.open(f"{log.place}/{offset_name(base_offset, LOG_SUFFIX)}", create=True)
             file.append([each])

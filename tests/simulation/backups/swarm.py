@@ -9,8 +9,9 @@ whole        in the restored logs each transaction has all its records or none, 
 ended        no transaction is open; a producer whose transaction was aborted, and the next leader, have new epochs
 positions    each group stands where it stood, or at the end of the restored log if that is earlier, under the new name
              of a renamed topic; so do share groups
+loaded       a node that starts on the restored files after a loss of power has each log as it was written
 captured     no captured record has a masked value; each transaction is whole, or aborted if it had not ended; groups
-             stand where they stood at the begin of the window; there are no users
+             stand where they stood at the begin of the window; there are no users; it can be restored
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Final
 from unittest.mock import patch
 
-from moldau.backup import taking
+from moldau.backup import log_writing, taking
 from moldau.backup.capture.changes import MaskFunctions
 from moldau.backup.capture.taking import CaptureRules, CaptureShell, NothingToCapture, take_capture
 from moldau.backup.cluster_image import RestorePlacement
@@ -47,9 +48,10 @@ from moldau.protocol.batch_iterator import iterate_batches
 from moldau.protocol.record_batch import parse_header
 from moldau.protocol.record_reader import records_of
 from moldau.storage.checkpoints.text_checkpoint import HIGH_WATERMARK_CHECKPOINT, read_offsets
+from moldau.storage.directory.log_directory import LogDirectory
 from moldau.storage.directory.previous_run import UNKNOWN_BROKER_EPOCH
 from moldau.storage.files.memory_files import MemoryFiles
-from moldau.storage.log_config import INT64_MAX
+from moldau.storage.log_config import INT64_MAX, LogConfig
 from moldau.storage.producers.producer_state import read_transaction_marker
 from moldau.testing.simulation.storage import SimulatedBucket
 from tests.simulation.backups.history import EVENTS, SECRET, SHARES, Asked, FileLog, History
@@ -63,6 +65,8 @@ DIRECTORY: Final = "/restored"
 READ_SIZE: Final = 700
 PIECE_SIZE: Final = 2_000
 KILLS: Final = 0.4
+SEGMENT_SIZE: Final = 600
+"""The size limit of a restored segment: a log has several, with gaps between them."""
 READS_MAX: Final = 60
 """A run that is killed reads at most so often before."""
 CAPTURES: Final = 3
@@ -77,10 +81,11 @@ class Killed(BaseException):
 
 @contextmanager
 def small_reads() -> Iterator[None]:
-    """Logs of some kilobytes are read and noted as large ones are."""
+    """Logs of some kilobytes are read, noted and restored as large ones are."""
     with (
         patch.object(log_files, "READ_SIZE", READ_SIZE),
         patch.object(taking, "PIECE_SIZE", PIECE_SIZE),
+        patch.object(log_writing, "SEGMENT_BYTES_MAX", SEGMENT_SIZE),
         patch.object(taking, "UNFINISHED_MANIFEST_BYTES_MIN", 1),
         patch.object(taking, "UNFINISHED_MANIFEST_DIVISOR", 0),
     ):
@@ -288,6 +293,7 @@ class Swarm:
         self._check_ended(taken, views, logs, files, time_ms)
         self._check_positions(logs[OFFSETS], views, ends[OFFSETS])
         self._check_shares(taken.asked.logs[SHARES], logs[SHARES], views[EVENTS].end_offset, ends[SHARES])
+        self._check_loaded(files)
 
     def _restored_log(self, files: MemoryFiles, key: TopicPartition) -> list[bytes]:
         name, index = self._renames.get(key[0], key[0]), key[1]
@@ -300,12 +306,25 @@ class Swarm:
                 raise Violation(f"{key}: the checkpoint of node {node} says that the log ends at {end}")
         return found[0]
 
+    def _check_loaded(self, files: MemoryFiles) -> None:
+        """Start on the restored logs, as a node of a machine that has lost its power does."""
+        directory = f"{DIRECTORY}/{NODES[0]}"
+        ends = read_offsets(files, directory, HIGH_WATERMARK_CHECKPOINT)
+        written = {key: batches_in(files, f"{directory}/{key[0]}-{key[1]}") for key in ends}
+        node = LogDirectory.open(files, directory, lambda _: None)
+        for key, end in ends.items():
+            config = replace(LogConfig(), cleanup_policy=(self.random.choice(("compact", "delete")),))
+            log = node.load_log(*key, config, self.history.now_ms, lambda _: None)
+            if log.end_offset != end or batches_in(files, f"{directory}/{key[0]}-{key[1]}") != written[key]:
+                raise Violation(f"{key}: a node that starts has the log up to {log.end_offset}, and {end} was written")
+        node.close_after_failure()
+
     def _check_unchanged(self, key: TopicPartition, before: list[bytes], after: list[bytes], end: int) -> None:
         kept = below(before, end)
         for old, new in zip(kept, after, strict=False):
             if new != old and not is_turned(old, new):
                 raise Violation(f"{key}: the batch at offset {parse_header(old).base_offset} is another one")
-        added = [parse_header(each) for each in after[len(kept) :]]
+        added = [header for each in after[len(kept) :] if (header := parse_header(each)).records_count]
         if len(after) < len(kept) or any(not header.is_control for header in added if key != OFFSETS):
             raise Violation(f"{key}: {len(after)} batches of {len(kept)} are there")
 
@@ -419,6 +438,7 @@ class Swarm:
             topics=["events", "in", "out"],
             from_ms=from_ms,
             to_ms=to_ms,
+            sample_ratio=self.random.choice((1.0, 0.3)),
             masks=[changes.parse_rule(each) for each in MASKS],
             mask_texts=MASKS,
         )
@@ -442,6 +462,11 @@ class Swarm:
         image = load_snapshot(data, SnapshotId(metadata.end_offset, metadata.epoch)).replay.image
         if [*image.scram.snapshot_records()]:
             raise Violation("users were captured")
+        files = MemoryFiles(lambda: 0)
+        target = RestoreTarget(files, DIRECTORY, Random(7).randbytes)
+        request = RestoreRequest(None, RestorePlacement(single_node=NODES[0]))
+        asyncio.run(restore_backup(store.storage, captured.manifest, request, target, captured.manifest.ended_ms))
+        self._check_loaded(files)
 
     def _check_captured(self, place: TopicPartition, found: list[bytes], asked: list[bytes]) -> None:
         original, view = LogView.of(asked), LogView.of(found)
