@@ -35,7 +35,10 @@ class BatchLocation(NamedTuple):
 
 
 class RestoredLogWriter:
-    """Writes the log of one partition for a restore. Every method blocks and raises OSError."""
+    """Writes the log of one partition for a restore. Every method blocks and raises OSError.
+
+    A restore has a writer for each partition until its end: `release` takes its open files and its memory.
+    """
 
     def __init__(
         self, fs: FileSystem, directories: Sequence[str], topic_id: bytes, start_offset: int, segment_bytes: int
@@ -96,6 +99,13 @@ class RestoredLogWriter:
             finally:
                 file.close()
 
+    def release(self) -> None:
+        """Sync what is written, close the files and drop the buffer. The next batch opens the files again."""
+        self._flush()
+        for file in self._files:
+            file.sync()
+        self.close()
+
     def finish(self, end_offset: int) -> None:
         """Sync the log. If its last batch ends before `end_offset`, fill the gap; if it has no batch, its only segment
         is empty and begins at `end_offset`."""
@@ -104,7 +114,7 @@ class RestoredLogWriter:
             self._next_offset = end_offset
         while self._next_offset < end_offset:
             self._fill_gap(end_offset, self._leader_epoch)
-        self._end_segment()
+        self.release()
         for directory in self._directories:
             self._fs.sync_directory(directory)
 
@@ -123,20 +133,19 @@ class RestoredLogWriter:
         self.append_batch(parse_header(batch), batch)
 
     def _roll(self, base_offset: int) -> None:
-        self._end_segment()
+        self.release()
         self._base_offset, self._size = base_offset, 0
         self._segment = offset_name(base_offset, LOG_SUFFIX)
-        for directory in self._directories:
-            self._files.append(self._fs.open(f"{directory}/{self._segment}", create=True))
+        self._open_files(create=True)
 
-    def _end_segment(self) -> None:
-        self._flush()
-        for file in self._files:
-            file.sync()
-        self.close()
+    def _open_files(self, *, create: bool = False) -> None:
+        for directory in self._directories:
+            self._files.append(self._fs.open(f"{directory}/{self._segment}", create=create))
 
     def _flush(self) -> None:
         buffer, self._buffer, self._buffered = self._buffer, [], 0
         if buffer:
+            if not self._files:
+                self._open_files()
             for file in self._files:
                 file.append(buffer)

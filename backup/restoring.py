@@ -313,6 +313,8 @@ class _Restoring:
                     break
         except MalformedMessage as malformed:
             raise CorruptObject(f"{key}: {malformed}") from None
+        if writer is not None:
+            writer.release()
         observed.finish_log(backup.start_offset)
         self._done += sum(piece.size for piece in backup.pieces)
         self._progress(self._done, total)
@@ -353,6 +355,7 @@ class _Restoring:
                 writer.rewrite_batch(offset, abort_marker_for)
             for marker in markers:
                 writer.append_batch(parse_header(marker), marker)
+            writer.release()
 
     async def _settle_offsets(self, settlement: TransactionRepairs) -> None:
         """Move the committed offsets of groups that are past the end of a restored log back to that end."""
@@ -398,6 +401,7 @@ class _Restoring:
         """Append records to a partition of an internal topic, if it is restored."""
         if partition not in self._ends:
             return
+        writer = self._writers.get(partition)
         for start in range(0, len(records), APPENDED_RECORDS_MAX):
             offset = self._ends[partition]
             batch = build_batch(
@@ -407,9 +411,10 @@ class _Restoring:
             )
             header = parse_header(batch)
             self._ends[partition] = header.next_offset
-            writer = self._writers.get(partition)
             if writer is not None:
                 writer.append_batch(header, batch)
+        if writer is not None:
+            writer.release()
 
     # The rest of the directories
 

@@ -41,9 +41,11 @@ from moldau.storage.checkpoints.meta_properties import read_meta_properties
 from moldau.storage.checkpoints.partition_metadata import read_topic_id
 from moldau.storage.checkpoints.text_checkpoint import read_offsets
 from moldau.storage.files.memory_files import MemoryFiles
+from moldau.storage.files.port import FileSystem
 from moldau.storage.log.log import Log
 from moldau.storage.log_config import LogConfig
 from moldau.storage.tiered.port import CorruptObject
+from moldau.testing.simulation.disk import SimulatedDisk
 from moldau.testing.simulation.storage import SimulatedBucket
 from tests.support.transaction_histories import OFFSETS, START_MS, Vector, World, ask, batches_below
 from tests.unit.backup.logs import CLUSTER, NODES, metadata_of
@@ -95,8 +97,8 @@ class Store:
         return PartitionBackup(index, 0, end, 2, tuple(pieces))
 
     def restore_backup(
-        self, request: RestoreRequest = WHOLE, files: MemoryFiles | None = None
-    ) -> tuple[RestoreReport, MemoryFiles]:
+        self, request: RestoreRequest = WHOLE, files: FileSystem | None = None
+    ) -> tuple[RestoreReport, FileSystem]:
         files = files if files is not None else memory()
         storage, _ = simulated(bucket=self.bucket)
         target = RestoreTarget(files, DIRECTORY, Random(7).randbytes)
@@ -121,7 +123,7 @@ def history(seed: int, pause: int = 12, *, asks_first: bool = False) -> tuple[Wo
     return world, vector._replace(decided=dict.fromkeys(vector.states)), store
 
 
-def stored_batches(files: MemoryFiles, directory: str) -> list[bytes]:
+def stored_batches(files: FileSystem, directory: str) -> list[bytes]:
     """The batches of a log in order of its segments."""
     found = []
     for name in files.list_directory(directory):
@@ -146,6 +148,20 @@ def test_every_replica_has_the_settled_log(seed: int, asks_first: bool) -> None:
             assert restored[: len(batches)] == batches
             assert restored[len(batches) :] == [] or topic == OFFSETS[0]
             assert read_topic_id(files, f"{DIRECTORY}/{node}/{topic}-{index}") == TOPIC_IDS[topic]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_no_log_that_was_read_keeps_its_files_open(seed: int) -> None:
+    """Markers and offsets of groups are appended to logs whose files were closed."""
+    disk = SimulatedDisk(seed)
+    disk.faults.descriptors_max = len(NODES)
+    _, _, store = history(seed, pause=40)
+    report, files = store.restore_backup(files=disk)
+    assert report.partition_count > 1 and disk.open_count == 0
+    _, in_memory = store.restore_backup()
+    paths = [path for path in tree(files) if path.endswith(".log")]
+    assert [files.read(path) for path in paths] == [in_memory.read(path) for path in paths]
+    assert tree(files) == tree(in_memory)
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -226,7 +242,7 @@ def plain(*stamps: int) -> list[bytes]:
     return [build_batch([Record(None, b"v", stamp)], base_offset=at) for at, stamp in enumerate(stamps)]
 
 
-def offsets_in(files: MemoryFiles) -> dict[tuple[str, str, int], CommittedOffset | None]:
+def offsets_in(files: FileSystem) -> dict[tuple[str, str, int], CommittedOffset | None]:
     found: dict[tuple[str, str, int], CommittedOffset | None] = {}
     for batch in stored_batches(files, f"{DIRECTORY}/1/__consumer_offsets-0"):
         for record in records_of(batch):
@@ -277,7 +293,7 @@ def shared(*changes: ShareStateChange) -> list[bytes]:
     return [build_batch([share_record_of(each, START_MS)], base_offset=at) for at, each in enumerate(changes)]
 
 
-def share_states_in(files: MemoryFiles) -> dict[str, ShareState]:
+def share_states_in(files: FileSystem) -> dict[str, ShareState]:
     """The states that a share coordinator loads, by group."""
     states: dict[str, ShareState] = {}
     for batch in stored_batches(files, f"{DIRECTORY}/1/{SHARES}-0"):
@@ -435,7 +451,7 @@ def test_a_dry_run_reports_the_same_and_writes_nothing() -> None:
 # What is refused
 
 
-def check_refused(store: Store, request: RestoreRequest, message: str, files: MemoryFiles | None = None) -> None:
+def check_refused(store: Store, request: RestoreRequest, message: str, files: FileSystem | None = None) -> None:
     """The restore is refused with this message, and changes nothing."""
     files = files if files is not None else memory()
     before = tree(files)
@@ -444,7 +460,7 @@ def check_refused(store: Store, request: RestoreRequest, message: str, files: Me
     assert tree(files) == before
 
 
-def tree(files: MemoryFiles, path: str = DIRECTORY) -> list[str]:
+def tree(files: FileSystem, path: str = DIRECTORY) -> list[str]:
     if not files.exists(path):
         return []
     names = [f"{path}/{name}" for name in files.list_directory(path)]
