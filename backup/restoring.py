@@ -82,6 +82,8 @@ class RestoreTarget:
         self.path = path
         self.entropy = entropy
         self._is_new = False
+        self._moved: list[str] = []
+        """The directories of nodes that are at their final place."""
 
     @property
     def unfinished_path(self) -> str:
@@ -114,9 +116,9 @@ class RestoreTarget:
 
     def remove_unfinished(self) -> None:
         """Remove all files of an unfinished restore."""
-        doomed = self.path if self._is_new else self.unfinished_path
-        if self.fs.exists(doomed):
-            self.fs.remove_tree(doomed)
+        for doomed in (self.path,) if self._is_new else (*self._moved, self.unfinished_path):
+            if self.fs.exists(doomed):
+                self.fs.remove_tree(doomed)
 
     def move_into_place(self, nodes: list[int]) -> None:
         """Move the directories of all nodes to their final place."""
@@ -124,7 +126,9 @@ class RestoreTarget:
             self.fs.sync_directory(f"{self.unfinished_path}/{node}")
         self.fs.sync_directory(self.unfinished_path)
         for node in nodes:
-            self.fs.rename(f"{self.unfinished_path}/{node}", f"{self.path}/{node}")
+            path = f"{self.path}/{node}"
+            self._moved.append(path)
+            self.fs.rename(f"{self.unfinished_path}/{node}", path)
         self.fs.remove_tree(self.unfinished_path)
         self.fs.sync_directory(self.path)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 from dataclasses import replace
 from random import Random
@@ -471,6 +472,23 @@ def test_a_directory_that_is_not_empty() -> None:
     files = memory()
     files.make_directories(f"{DIRECTORY}/1")
     check_refused(small(), RestoreRequest(), "is not empty", files)
+
+
+class NodeTwoStays(MemoryFiles):
+    """The directory of the second node cannot be moved into place."""
+
+    def rename(self, source: str, target: str) -> None:
+        if target.endswith("/2"):
+            raise OSError(errno.EIO, "the disk fails", target)
+        super().rename(source, target)
+
+
+def test_a_failure_between_two_nodes_leaves_neither() -> None:
+    files = NodeTwoStays(lambda: 0)
+    files.make_directories(DIRECTORY)
+    with pytest.raises(OSError, match="the disk fails"):
+        small().restore_backup(files=files)
+    assert files.list_directory(DIRECTORY) == []
 
 
 def test_what_an_ended_restore_has_left_is_removed() -> None:
