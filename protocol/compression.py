@@ -204,21 +204,30 @@ def inflate(
 ) -> Iterator[bytes]:
     """Decompress one gzip member in pieces by the decompressor `stream`. `error` is the exception that `stream` raises
     for corrupt data. Raises as `decompress`."""
-    rest: BytesLike = data
+    view, position = memoryview(data), 0
+    rest: BytesLike = b""
 
     def pull(size: int) -> bytes:
-        nonlocal rest
-        piece = b"" if stream.eof else stream.decompress(rest, size)
-        rest = stream.unconsumed_tail
-        if not piece and not stream.eof:
-            raise MalformedMessage("gzip data is cut short")
-        return piece
+        nonlocal position, rest
+        while not stream.eof:
+            if not rest:
+                # Of what it is given, the stream copies what it does not need for this piece.
+                rest = view[position : position + max(size // EXPANSION, PIECE_SIZE_MIN)]
+                position += len(rest)
+            is_end = position >= len(view)
+            piece = stream.decompress(rest, size)
+            rest = stream.unconsumed_tail
+            if piece:
+                return piece
+            if is_end and not rest and not stream.eof:
+                raise MalformedMessage("gzip data is cut short")
+        return b""
 
     try:
         yield from pull_pieces(pull, len(data), size_max, piece_size_max)
     except error as corrupt:
         raise MalformedMessage(f"corrupt gzip data: {corrupt}") from None
-    if stream.unused_data:
+    if stream.unused_data or position < len(view):
         # DIVERGES: Java reads several members in a row. No producer writes them, and each costs a copy of the rest.
         raise MalformedMessage("bytes after the gzip member")
 

@@ -19,7 +19,17 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moldau.protocol.compression import XERIAL_HEADER, Codec, DecompressedSizeExceeded, compress, decompress, expand
+from moldau.protocol.compression import (
+    GZIP_WINDOW_BITS,
+    PIECE_SIZE_MAX,
+    XERIAL_HEADER,
+    Codec,
+    DecompressedSizeExceeded,
+    compress,
+    decompress,
+    expand,
+    inflate,
+)
 from moldau.protocol.primitives import BytesLike, MalformedMessage, uvarint
 
 COMPRESSED = [codec for codec in Codec if codec is not Codec.NONE]
@@ -194,6 +204,39 @@ def test_without_isal_stored_gzip_is_read_by_zlib(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setitem(sys.modules, "isal", None)
     assert outcome(gzip.compress(TEXT), len(TEXT), is_stored=True) == TEXT
     assert outcome(gzip.compress(TEXT)[:-1], len(TEXT), is_stored=True) is None
+
+
+class CountedStream:
+    """A decompressor of zlib that counts the bytes it copies because a piece did not need them."""
+
+    def __init__(self) -> None:
+        self.stream = zlib.decompressobj(GZIP_WINDOW_BITS)
+        self.copied = 0
+
+    @property
+    def eof(self) -> bool:
+        return self.stream.eof
+
+    @property
+    def unconsumed_tail(self) -> bytes:
+        return self.stream.unconsumed_tail
+
+    @property
+    def unused_data(self) -> bytes:
+        return self.stream.unused_data
+
+    def decompress(self, data: BytesLike, max_length: int, /) -> bytes:
+        piece = self.stream.decompress(data, max_length)
+        self.copied += len(self.stream.unconsumed_tail)
+        return piece
+
+
+@pytest.mark.parametrize("plain", [random.Random(1).randbytes(2 << 20), bytes(32 << 20)], ids=["noise", "zeros"])
+def test_the_rest_of_gzip_data_is_not_copied_for_each_piece(plain: bytes) -> None:
+    stream = CountedStream()
+    pieces = inflate(stream, zlib.error, gzip.compress(plain, 1), len(plain), PIECE_SIZE_MAX)
+    assert b"".join(pieces) == plain
+    assert stream.copied < len(plain) / 2
 
 
 def test_a_zstd_decompressor_is_used_again_after_damage_and_by_two_frames_at_once() -> None:
