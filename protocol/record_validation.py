@@ -54,6 +54,8 @@ LOOP_EXPANDED_SIZE_MAX = 4 << 20
 """The decompressed size (bytes) up to which a compressed batch is validated on the event loop, if it has at most
 `LOOP_RECORDS_MAX` records. A larger batch is validated in an executor thread, so that other connections do not wait for
 it."""
+LOOP_RECOMPRESSED_SIZE_MAX = 64 << 10
+"""The decompressed size (bytes) up to which a batch is compressed with the topic's codec on the event loop."""
 LOOP_RECORDS_MAX = 50_000
 KEYLESS = "Compacted topic cannot accept message without key"
 RECORD_ERRORS_MAX = 1000
@@ -184,17 +186,20 @@ def validate_records(
     the result for a large batch is `POSTPONED`.
     """
     attributes = header.attributes
+    codec = rules.compression_type
+    is_recompressed = codec is not None and codec != attributes & CODEC_MASK
+    is_slow = is_recompressed and codec is not Codec.NONE
     size_max = rules.expanded_bytes_max
     body: BytesLike | None = None
     try:
         if is_beside_loop:
             record_size_max = _record_size_max(rules) if attributes & CODEC_MASK else len(batch)
             flags, low, high = walk_batch(batch, header, size_max=size_max, record_size_max=record_size_max)
-        elif header.records_count > LOOP_RECORDS_MAX:
+        elif header.records_count > LOOP_RECORDS_MAX or (is_slow and header.size > LOOP_RECOMPRESSED_SIZE_MAX):
             return POSTPONED
         elif attributes & CODEC_MASK:
             stored = memoryview(batch)[HEADER_SIZE:]
-            size_max = min(size_max, LOOP_EXPANDED_SIZE_MAX)
+            size_max = min(size_max, LOOP_RECOMPRESSED_SIZE_MAX if is_slow else LOOP_EXPANDED_SIZE_MAX)
             body = decompress(CODECS[attributes & CODEC_MASK], stored, size_max=size_max)
             flags, low, high = walk_records(body, 0, len(body), header.records_count)
             if len(body) > rules.expanded_record_bytes_max:
@@ -229,8 +234,7 @@ def validate_records(
         refusal = refusal_of_records(batch, body, header, rules, now_ms)
         if refusal is not None:
             return refusal
-    codec = rules.compression_type
-    if codec is not None and codec != attributes & CODEC_MASK:
+    if codec is not None and is_recompressed:
         header.attributes = new_attributes & ~CODEC_MASK | codec
         header.max_timestamp = max_timestamp
         if body is None:
@@ -285,9 +289,7 @@ def recompress_batch(
 
 # Rejections
 
-POSTPONED = RejectedBatch(
-    ErrorCode.MESSAGE_TOO_LARGE, "the batch is too large when decompressed to be validated now", is_postponed=True
-)
+POSTPONED = RejectedBatch(ErrorCode.MESSAGE_TOO_LARGE, "the batch is too large to be validated now", is_postponed=True)
 
 
 def refusal_of_batch(message: str) -> RejectedBatch:

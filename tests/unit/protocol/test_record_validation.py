@@ -17,6 +17,7 @@ from moldau.protocol.record_batch import (
     FIELDS,
     HEADER,
     PREFIX_SIZE,
+    BatchHeader,
     TimestampType,
     crc_is_valid,
     parse_header,
@@ -25,6 +26,8 @@ from moldau.protocol.record_builder import Record, append_record, assemble, buil
 from moldau.protocol.record_reader import records_of
 from moldau.protocol.record_stream import RECORD_SIZE_UNLIMITED
 from moldau.protocol.record_validation import (
+    LOOP_RECOMPRESSED_SIZE_MAX,
+    POSTPONED,
     RECORD_ERRORS_MAX,
     RecordError,
     RejectedBatch,
@@ -326,6 +329,20 @@ def test_lz4_blocks_that_java_cannot_read_are_refused() -> None:
     body = build_batch([Record(b"k", bytes(200_000), NOW)])[61:]
     linked = lz4.frame.compress(body, block_linked=True, block_size=4)
     assert refused(assemble((linked,), 0, -1, 3, 0, NOW, NOW, -1, -1, -1, 1)).error is INVALID_RECORD
+
+
+@pytest.mark.parametrize("wanted", [None, *Codec])
+@pytest.mark.parametrize("codec", Codec)
+def test_no_large_batch_is_compressed_on_the_event_loop(codec: Codec, wanted: Codec | None) -> None:
+    rules = Rules(compression_type=wanted)
+    for size, is_large in ((LOOP_RECOMPRESSED_SIZE_MAX - 200, False), (LOOP_RECOMPRESSED_SIZE_MAX, True)):
+        batch = build_batch([Record(b"k", bytes(size), NOW)], codec=codec)
+        header = validate_header(batch, rules)
+        assert isinstance(header, BatchHeader)
+        result = validate_records(batch, header, rules, NOW)
+        is_compressed = wanted not in (None, Codec.NONE, codec)
+        assert (result is POSTPONED) == (is_large and is_compressed)
+        assert isinstance(examine_batch(bytearray(batch), rules, NOW, 9), ValidBatch)
 
 
 @pytest.mark.parametrize("codec", COMPRESSED)

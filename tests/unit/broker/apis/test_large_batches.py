@@ -8,9 +8,10 @@ import pytest
 
 from moldau.protocol.compression import Codec
 from moldau.protocol.errors import ErrorCode
+from moldau.protocol.record_batch import parse_header
 from moldau.protocol.record_builder import Record, build_batch
 from moldau.protocol.record_reader import records_of
-from moldau.protocol.record_validation import LOOP_EXPANDED_SIZE_MAX, LOOP_RECORDS_MAX
+from moldau.protocol.record_validation import LOOP_EXPANDED_SIZE_MAX, LOOP_RECOMPRESSED_SIZE_MAX, LOOP_RECORDS_MAX
 from tests.support.node import Client, Closed, Node, batch, fetch_request, produce_request, serve_and
 
 HUGE = build_batch([Record(b"k", bytes(LOOP_EXPANDED_SIZE_MAX + 1), 1000)], codec=Codec.ZSTD)
@@ -32,6 +33,22 @@ def test_a_large_batch_is_taken(large: bytes) -> None:
         data = await client.fetch("t")
         assert data.records is not None
         assert data.high_watermark == sum(1 for _ in records_of(large)) + 1
+
+    serve_and(story)
+
+
+def test_a_batch_for_a_topic_with_its_own_codec_is_compressed_beside_the_loop() -> None:
+    async def story(node: Node) -> None:
+        client = await node.connect()
+        await client.create("t", compression_type="gzip")
+        plain = build_batch([Record(b"k", bytes(LOOP_RECOMPRESSED_SIZE_MAX), 1000)])
+        assert (await client.produce("t", plain)).error_code == 0
+        assert node.broker.large_batches.examined_count == 1
+        assert (await client.produce("t", batch("small"))).base_offset == 1
+        assert node.broker.large_batches.examined_count == 1
+        data = await client.fetch("t")
+        assert data.records is not None
+        assert parse_header(data.records).codec is Codec.GZIP
 
     serve_and(story)
 
