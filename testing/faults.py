@@ -39,10 +39,22 @@ class Event(NamedTuple):
     text: str
 
 
+class PlacedFault(NamedTuple):
+    """A fault of one process of a node, with the id that it has there. The next process counts its ids anew."""
+
+    node: Node
+    pid: int
+    fault_id: int
+
+    @property
+    def is_of_running_process(self) -> bool:
+        return self.node.is_running and self.node.pid == self.pid
+
+
 class Fault:
     """A fault that was put in force on one node or on several."""
 
-    def __init__(self, placed: Sequence[tuple[Node, int]]) -> None:
+    def __init__(self, placed: Sequence[PlacedFault]) -> None:
         self._placed = tuple(placed)
 
     @property
@@ -62,9 +74,9 @@ class Fault:
 
     def end(self) -> None:
         """End the fault. It may be called several times."""
-        for node, number in self._placed:
-            if node.is_running:
-                _asked(node, "DELETE", f"/v1/faults/{number}", missing=True)
+        for placed in self._placed:
+            if placed.is_of_running_process:
+                _asked(placed.node, "DELETE", f"/v1/faults/{placed.fault_id}", missing=True)
 
     def __enter__(self) -> Fault:
         return self
@@ -76,9 +88,9 @@ class Fault:
 
     def _shown(self, name: str) -> list[int]:
         shown = (
-            _asked(node, "GET", f"/v1/faults/{number}", missing=True)
-            for node, number in self._placed
-            if node.is_running
+            _asked(placed.node, "GET", f"/v1/faults/{placed.fault_id}", missing=True)
+            for placed in self._placed
+            if placed.is_of_running_process
         )
         return [each[name] for each in shown if each is not None]
 
@@ -182,12 +194,12 @@ class Faults:
         if PyYAML is installed.
         """
         read = script if isinstance(script, Mapping) else _read(Path(script))
-        placed: list[list[tuple[Node, int]]] = []
+        placed: list[list[PlacedFault]] = []
         for each in self._chosen(node):
             added = _asked(each, "POST", "/v1/script", read)["faults"]
             placed = placed or [[] for _ in added]
             for place, fault in zip(placed, added, strict=True):
-                place.append((each, fault["id"]))
+                place.append(PlacedFault(each, each.pid, fault["id"]))
         return [Fault(each) for each in placed]
 
     def end_all(self) -> None:
@@ -207,8 +219,11 @@ class Faults:
                     events.append(Event(node.id, entry["at_ms"], entry["what"], entry["text"]))
         return sorted(events, key=lambda event: event.at_ms)
 
-    def _place(self, described: Mapping[str, object], node: int | None) -> list[tuple[Node, int]]:
-        return [(each, _asked(each, "POST", "/v1/faults", described)["id"]) for each in self._chosen(node)]
+    def _place(self, described: Mapping[str, object], node: int | None) -> list[PlacedFault]:
+        return [
+            PlacedFault(fault_id=_asked(each, "POST", "/v1/faults", described)["id"], node=each, pid=each.pid)
+            for each in self._chosen(node)
+        ]
 
     def _chosen(self, node: int | None) -> list[Node]:
         if node is None:

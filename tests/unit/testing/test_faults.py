@@ -49,6 +49,16 @@ def test_a_fault_ends_with_its_block(kafka: Cluster) -> None:
     assert any("Produce of client 'rdkafka', one" in text for text in told)
 
 
+def test_a_fault_of_the_process_before_is_not_one_of_the_next() -> None:
+    """Each process of a node counts its faults from 1."""
+    with Cluster(control=True) as cluster:
+        with cluster.faults.delay(0.01, api="Produce") as first:
+            cluster.node(1).restart()
+            second = cluster.faults.error("TOPIC_AUTHORIZATION_FAILED", api="Produce")
+            assert not first.is_in_force
+        assert second.is_in_force
+
+
 def test_each_kind_of_fault_is_put_in_force(kafka: Cluster) -> None:
     faults = kafka.faults
     assert faults.delay(0.01, api="Produce", once=True).is_in_force
