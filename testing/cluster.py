@@ -136,9 +136,14 @@ class Cluster(Conveniences):
         """End the nodes, and remove their files unless they are to be kept. It may be called several times, also for a
         cluster that was not started.
         """
-        if self._client is not None:
-            self._client.close()
-            self._client = None
+        client, self._client = self._client, None
+        try:
+            if client is not None:
+                client.close()
+        finally:
+            self._stop_nodes()
+
+    def _stop_nodes(self) -> None:
         if self._keep:
             self._stop_cleanly()
         for node in self.nodes:

@@ -96,10 +96,12 @@ class AiokafkaClient:
         """Do nothing, because `allow` has created no ACL."""
 
     def close(self) -> None:
-        self._run(self._close())
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(TIMEOUT_S)
-        self._loop.close()
+        try:
+            self._run(self._close())
+        finally:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join(TIMEOUT_S)
+            self._loop.close()
 
     def _run(self, work: Coroutine[Any, Any, T], timeout_s: float = TIMEOUT_S) -> T:
         running = asyncio.run_coroutine_threadsafe(work, self._loop)

@@ -57,6 +57,20 @@ def test_the_end_of_the_block_ends_the_node() -> None:
         kafka.topics()
 
 
+def test_nodes_end_although_the_client_does_not_close() -> None:
+    class StuckClient:
+        def close(self) -> None:
+            raise TimeoutError("the client waits for a node")
+
+    cluster = Cluster().start()
+    pid = cluster.node(1).pid
+    cluster._client = StuckClient()  # type: ignore[assignment]
+    with pytest.raises(TimeoutError, match="the client waits"):
+        cluster.stop()
+    assert not is_alive(pid)
+    cluster.stop()
+
+
 def test_a_cluster_may_be_started_again_and_stopped_twice() -> None:
     kafka = Cluster()
     with kafka:
