@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 from moldau.backup.sources.port import LogDeleted, LogStartMoved
+from moldau.protocol.primitives import MalformedMessage
 from moldau.protocol.record_batch import HEADER_SIZE, LOG_OVERHEAD, may_be_old_message, parse_header
 from moldau.storage.files.open_files import OpenFile
 from moldau.storage.files.port import File, FileSystem
-from moldau.storage.segment.batch_scan import iterate_batch_places
+from moldau.storage.segment.batch_scan import BatchPlace, iterate_batch_places
 from moldau.storage.segment.segment_listing import ListedSegment, list_segments, locate_batch, offset_index_of
 
 READ_SIZE: Final = 1 << 20
@@ -64,12 +65,40 @@ class LogFiles:
         for segment in segments:
             if segment.next_base_offset is not None and segment.next_base_offset <= offset:
                 continue
-            place = locate_batch(self._fs, segment, offset)
+            file = self._fs.open(segment.path(), read_only=True)
+            try:
+                place = _located(self._fs, segment, offset)
+            except BaseException:
+                file.close()
+                raise
             if place is not None:
-                self._file = self._fs.open(segment.path(), read_only=True)
-                self._position = place.position
+                self._file, self._position = file, place.position
                 return True
+            file.close()
         return False
+
+
+def _located(fs: FileSystem, segment: ListedSegment, offset: int) -> BatchPlace | None:
+    """Return what `locate_batch` returns, if the index and the file that it reads are both those that were listed.
+    Raises FileNotFoundError if another file has taken the name of the segment since then, besides OSError and
+    `MalformedMessage`.
+
+    A cleaning renames the old files before it renames the new ones. While the segment has the listed file, its index is
+    the one of that file, too.
+    """
+    try:
+        place = locate_batch(fs, segment, offset)
+    except MalformedMessage:
+        _refuse_replaced(fs, segment)
+        raise
+    _refuse_replaced(fs, segment)
+    return place
+
+
+def _refuse_replaced(fs: FileSystem, segment: ListedSegment) -> None:
+    path, listed = segment.path(), segment.stamp
+    if listed is not None and fs.stamp(path).inode != listed.inode:
+        raise FileNotFoundError(f"{path} was replaced")
 
 
 def _batches_at(file: File, position: int) -> bytes:
@@ -90,13 +119,22 @@ def end_of_files(fs: FileSystem, directory: str) -> int:
     """Return the end offset of the log in a partition's directory: the offset after its last whole batch. Without
     batches it is the base offset of the first segment, and 0 without segments. Raises OSError and `MalformedMessage`.
     """
-    segments = list_segments(fs, directory)
+    for _ in range(LISTINGS_MAX - 1):
+        try:
+            return _end_of_listed(fs, list_segments(fs, directory))
+        except FileNotFoundError:
+            continue
+    return _end_of_listed(fs, list_segments(fs, directory))
+
+
+def _end_of_listed(fs: FileSystem, segments: list[ListedSegment]) -> int:
     for segment in reversed(segments):
         index = offset_index_of(fs, segment)
         opened = OpenFile(fs.open(segment.path(), read_only=True))
         last_offset = -1
         for place in iterate_batch_places(opened.file, index.last_position() if index else 0, segment.size):
             last_offset = place.last_offset
+        _refuse_replaced(fs, segment)
         if last_offset >= 0:
             return last_offset + 1
     return segments[-1].base_offset if segments else 0
