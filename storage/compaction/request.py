@@ -263,8 +263,8 @@ def producers_open_at_start(log: LogState) -> frozenset[int]:
         return frozenset()
     try:
         entries = decode_snapshot(log.fs.read(log.snapshots.path(start_offset)))
-    except CorruptSnapshot:
-        return frozenset()  # A start of the broker removes the snapshot; no follower begins with it.
+    except (CorruptSnapshot, FileNotFoundError):
+        return frozenset()  # A start of the broker removes a damaged snapshot; no follower begins with it.
     return frozenset(each.producer_id for each in entries if each.open_transaction_offset != NO_OFFSET)
 
 

@@ -99,13 +99,17 @@ def try_roll(log: LogState, now_ms: int) -> bool:
     return True
 
 
-def rename_deleted(log: LogState, segment: Segment) -> list[str]:
-    """Rename the files of a deleted segment, and the producer snapshot at its start, to `.deleted`, so that no start
-    finds them again. Returns the new paths."""
+def rename_deleted(log: LogState, segment: Segment, *, keeps_snapshot: bool = False) -> list[str]:
+    """Rename the files of a deleted or replaced segment, and the producer snapshot at its start unless
+    `keeps_snapshot`, to `.deleted`, so that no start finds them again. Returns the new paths. Readers go on reading the
+    open file.
+
+    The snapshot may be missing: another tool has removed it, or a restore that could not read it.
+    """
     paths = [segment.path(suffix) for suffix in segment.existing_suffixes()]
-    if segment.base_offset in log.snapshots.offsets:
-        paths.append(segment.path(SNAPSHOT_SUFFIX))
+    if not keeps_snapshot and segment.base_offset in log.snapshots.offsets:
         log.snapshots.drop_offset(segment.base_offset)
+        paths += filter(log.fs.exists, [segment.path(SNAPSHOT_SUFFIX)])
     segment.close()
     for path in paths:
         log.fs.rename(path, path + DELETED_SUFFIX)

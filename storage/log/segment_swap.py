@@ -26,8 +26,9 @@ from bisect import bisect_left
 from operator import attrgetter
 
 from moldau.protocol.late_tuple import NamedTuple
-from moldau.storage.files.log_paths import CLEANED_SUFFIX, DELETED_SUFFIX, SNAPSHOT_SUFFIX, SWAP_SUFFIX, offset_name
+from moldau.storage.files.log_paths import CLEANED_SUFFIX, SWAP_SUFFIX, offset_name
 from moldau.storage.files.port import FileSystem
+from moldau.storage.log.log_start import rename_deleted
 from moldau.storage.log.log_state import LogState
 from moldau.storage.segment.segment import Segment
 
@@ -87,7 +88,11 @@ def swap_cleaned(log: LogState, cleaned: SegmentCleaned, now_ms: int) -> list[st
         for suffix in cleaned.suffixes:
             log.fs.rename(cleaned.path(suffix) + CLEANED_SUFFIX, cleaned.path(suffix) + SWAP_SUFFIX)
         log.directory_is_dirty = True
-        deleted = [path for segment in replaced for path in rename_replaced(log, segment, cleaned.base_offset)]
+        deleted = [
+            path
+            for segment in replaced
+            for path in rename_deleted(log, segment, keeps_snapshot=segment.base_offset == cleaned.base_offset)
+        ]
         for suffix in cleaned.suffixes:
             log.fs.rename(cleaned.path(suffix) + SWAP_SUFFIX, cleaned.path(suffix))
         log.segments[slots] = [Segment.open(log.fs, log.directory, cleaned.base_offset, log.config, now_ms)]
@@ -116,21 +121,6 @@ def replaced_slots(log: LogState, cleaned: SegmentCleaned) -> slice | None:
     if first and (segments[first - 1].base_offset, segments[first - 1].size) != cleaned.previous_segment:
         return None
     return slice(first, end)
-
-
-def rename_replaced(log: LogState, segment: Segment, base_offset: int) -> list[str]:
-    """Rename the files of a replaced segment to `.deleted`. Returns the new paths. Readers go on reading the open file.
-
-    If no segment has the base offset any more, the producer snapshot at that offset is renamed, too.
-    """
-    paths = [segment.path(suffix) for suffix in segment.existing_suffixes()]
-    if segment.base_offset != base_offset and segment.base_offset in log.snapshots.offsets:
-        paths.append(segment.path(SNAPSHOT_SUFFIX))
-        log.snapshots.drop_offset(segment.base_offset)
-    segment.close()
-    for path in paths:
-        log.fs.rename(path, path + DELETED_SUFFIX)
-    return [path + DELETED_SUFFIX for path in paths]
 
 
 def discard_cleaned(fs: FileSystem, cleaned: SegmentCleaned) -> None:

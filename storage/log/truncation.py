@@ -88,7 +88,7 @@ def prepare_producers(log: LogState, offset: int, now_ms: int) -> Iterator[None]
         return
     with suppress(OSError, MalformedMessage):
         place = kept[-1].find_batch(end_offset)
-        snapshot = log.snapshots.up_to(end_offset).load_latest(log.log_start_offset, end_offset)
+        snapshot = log.snapshots.load_latest(log.log_start_offset, end_offset)
         producers = ProducerStates(log.producers.expiration_ms)
         yield from load_in_steps(
             kept,

@@ -135,11 +135,6 @@ class ProducerSnapshots:
                 self.remove(offset)
         return None
 
-    def up_to(self, offset: int) -> ProducerSnapshots:
-        """The snapshots at or before `offset`, as an object of its own."""
-        names = [offset_name(each, SNAPSHOT_SUFFIX) for each in self.offsets if each <= offset]
-        return ProducerSnapshots(self._fs, self._directory, names)
-
     def remove_after(self, offset: int) -> None:
         """Remove the snapshots past `offset`, to which the log was truncated. Raises OSError."""
         for late in [each for each in self.offsets if each > offset]:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from moldau.storage.compaction.request import CleanablePart, cleanable_part, dirtiest_log
+from moldau.storage.compaction.request import CleanablePart, cleanable_part, dirtiest_log, producers_open_at_start
 from moldau.storage.log.log import Log
 from moldau.storage.log_config import LogConfig
 from moldau.testing.simulation.disk import SimulatedDisk
@@ -76,6 +76,19 @@ def test_the_first_batch_of_a_dirty_segment_may_be_overdue(log: Log) -> None:
     part = cleanable_part(log, 4, 18, NOW_MS + 107)
     assert part.compaction_overdue_ms == 3 and part.must_be_cleaned(1.0)
     assert not part._replace(cleanable_bytes=0).must_be_cleaned(0.5)
+
+
+def test_a_tiered_log_is_cleaned_although_the_snapshot_at_its_start_is_missing(log: Log) -> None:
+    log.config = with_config(log, is_tiered=True)
+    log.truncate_fully_and_start_at(20, NOW_MS)
+    send(log, ("k", "v"))
+    log.roll(NOW_MS)
+    send(log, ("k", "v"))
+    log.advance_log_start(21, 22)
+    log.delete_old_segments(NOW_MS, 22)
+    assert log.segments[0].base_offset == 21 and log.snapshots.offsets == [21]
+    log.fs.unlink(log.snapshots.path(21))
+    assert producers_open_at_start(log) == frozenset()
 
 
 def part(clean: int, cleanable: int, overdue_ms: int = 0) -> CleanablePart:

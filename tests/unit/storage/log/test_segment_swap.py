@@ -86,6 +86,14 @@ def test_the_replaced_files_wait_under_the_name_of_deleted_ones(disk: SimulatedD
     ]
 
 
+def test_a_replaced_segment_need_not_have_its_producer_snapshot_any_more(disk: SimulatedDisk) -> None:
+    _, log = filled(disk)
+    first = cleaned_segments(disk, log)[0]
+    disk.unlink(log.snapshots.path(first.replaced[1].base_offset))
+    assert log.swap_cleaned(first, NOW_MS) and log.failure is None
+    assert first.replaced[1].base_offset not in log.snapshots.offsets
+
+
 def test_output_is_refused_once_retention_has_deleted_a_source(disk: SimulatedDisk) -> None:
     _, log = filled(disk)
     events = cleaned_segments(disk, log)

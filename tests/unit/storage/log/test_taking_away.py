@@ -258,6 +258,29 @@ def test_snapshots_below_the_first_segment_go_with_the_segments_before_it(log: L
     assert not LocalFiles().exists(snapshots.path(middle))
 
 
+@pytest.mark.parametrize("is_missing", [True, False])
+def test_retention_deletes_a_segment_whose_producer_snapshot_is_missing_or_damaged(is_missing: bool) -> None:
+    """Another tool may have removed the file, or a truncation that restored the producers, because it was damaged."""
+    disk = SimulatedDisk()
+    disk.make_directories("/d")
+    log = open_log(disk, "/d/t-0", LogConfig(segment_bytes=900, retention_ms=1000))
+    for sequence in range(COUNT):
+        log.append_as_leader(batch("x", producer=(7, 0, sequence), timestamp=NOW_MS + sequence), 0, NOW_MS)
+    second, third = (segment.base_offset for segment in log.segments[1:3])
+    if is_missing:
+        disk.unlink(log.snapshots.path(second))
+    else:
+        file = disk.open(log.snapshots.path(second))
+        file.truncate(file.size() - 1)
+        file.close()
+        for _ in log.prepare_producers(third - 1, NOW_MS):
+            pass
+        log.truncate_to(third - 1, NOW_MS)
+        assert log.append_as_leader(batch("x", producer=(7, 0, third - 1)), 0, NOW_MS).base_offset == third - 1
+    assert log.delete_old_segments(NOW_MS + 10**9, log.end_offset)
+    assert log.failure is None and log.log_start_offset == log.end_offset
+
+
 def test_retention_may_empty_a_log_and_it_goes_on_at_its_end(log: Log) -> None:
     with_config(log, LogConfig(segment_bytes=900, retention_ms=0)).delete_old_segments(NOW_MS + 10**9, COUNT)
     assert (log.log_start_offset, log.end_offset, len(log.segments), log.size) == (COUNT, COUNT, 1, 0)
