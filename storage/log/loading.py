@@ -92,35 +92,41 @@ class LoadedLog(NamedTuple):
 def load_log(request: LogOpenRequest) -> LoadedLog:
     """Load a log from its directory, or make an empty one. Raises OSError, and `CorruptLog` if flushed bytes are
     damaged."""
+    try:
+        return load_from_files(request)
+    except MalformedMessage as error:
+        raise CorruptLog(f"{request.directory}: {error}, in a part of the log that was flushed") from error
+
+
+def load_from_files(request: LogOpenRequest) -> LoadedLog:
+    """Load a log from its directory, or make an empty one. Raises OSError, and `CorruptLog` or `MalformedMessage` if
+    flushed bytes are damaged."""
     fs, directory = request.fs, request.directory
     fs.make_directories(directory)
     producers = ProducerStates(request.producer_expiration_ms)
-    try:
-        names, orphans = finish_unfinished_cleaning(fs, directory, request.report)
-        is_new = not any(name.endswith(LOG_SUFFIX) for name in names)
-        segments = open_segments(request, names)
-        if not request.config.is_compacted and request.cleaned_end_offset is None:
-            report_missing_segments(directory, segments, orphans, request.report)
-        if request.config.is_tiered and segments[0].base_offset > request.log_start_offset:
-            # The part before the first file here is in remote storage, and its epochs and producers are durable: they
-            # were made durable before the first file was created (`truncation.py`), or before the files of that part
-            # were deleted.
-            request = request._replace(recovery_point=max(request.recovery_point, segments[0].base_offset))
-        snapshots = ProducerSnapshots(fs, directory, names)
-        trusted_end_offset = INT64_MAX if request.clean_shutdown else request.recovery_point
-        epochs = load_epochs(fs, directory, segments, trusted_end_offset, request.report)
-        newest_offset = newest_snapshot_offset(snapshots) if request.closed_cleanly else 0
-        flushed_end_offset = max(request.recovery_point, newest_offset)
-        stated_end_offset = end_offset_of_other_files(request, segments[-1], snapshots, flushed_end_offset)
-        check = IndexChecker(segments, set(names), snapshots, request.report, request.log_start_offset, request.now_ms)
-        end = load_after_clean_shutdown(request, segments, check, snapshots, producers)
-        is_clean = end is not None
-        if end is None:
-            end = recover_log(request, segments, epochs, check, snapshots, producers, flushed_end_offset)
-        if segments[-1].size:
-            correct_epochs(epochs, segments, end.leader_epoch, request.report)
-    except MalformedMessage as error:
-        raise CorruptLog(f"{directory}: {error}, in a part of the log that was flushed") from error
+    names, orphans = finish_unfinished_cleaning(fs, directory, request.report)
+    is_new = not any(name.endswith(LOG_SUFFIX) for name in names)
+    segments = open_segments(request, names)
+    if not request.config.is_compacted and request.cleaned_end_offset is None:
+        report_missing_segments(directory, segments, orphans, request.report)
+    if request.config.is_tiered and segments[0].base_offset > request.log_start_offset:
+        # The part before the first file here is in remote storage, and its epochs and producers are durable: they
+        # were made durable before the first file was created (`truncation.py`), or before the files of that part
+        # were deleted.
+        request = request._replace(recovery_point=max(request.recovery_point, segments[0].base_offset))
+    snapshots = ProducerSnapshots(fs, directory, names)
+    trusted_end_offset = INT64_MAX if request.clean_shutdown else request.recovery_point
+    epochs = load_epochs(fs, directory, segments, trusted_end_offset, request.report)
+    newest_offset = newest_snapshot_offset(snapshots) if request.closed_cleanly else 0
+    flushed_end_offset = max(request.recovery_point, newest_offset)
+    stated_end_offset = end_offset_of_other_files(request, segments[-1], snapshots, flushed_end_offset)
+    check = IndexChecker(segments, set(names), snapshots, request.report, request.log_start_offset, request.now_ms)
+    end = load_after_clean_shutdown(request, segments, check, snapshots, producers)
+    is_clean = end is not None
+    if end is None:
+        end = recover_log(request, segments, epochs, check, snapshots, producers, flushed_end_offset)
+    if segments[-1].size:
+        correct_epochs(epochs, segments, end.leader_epoch, request.report)
     end_offset = end.offset
     if max(end_offset, request.log_start_offset) < stated_end_offset:
         continue_after_lost_end(request, segments, producers, end_offset, stated_end_offset)
@@ -136,10 +142,7 @@ def load_log(request: LogOpenRequest) -> LoadedLog:
     snapshots.remove_after(end_offset)
     epochs.truncate_from_end(end_offset)
     epochs.truncate_from_start(log_start_offset)
-    try:
-        add_missing_earlier_epochs(epochs, segments, log_start_offset, end_offset)
-    except MalformedMessage as error:
-        raise CorruptLog(f"{directory}: {error}, before the first leader epoch of the checkpoint") from error
+    add_missing_earlier_epochs(epochs, segments, log_start_offset, end_offset)
     trusted_end_offset = end_offset if is_clean else request.recovery_point
     erase_orders = load_pending_orders(fs, directory, segments, trusted_end_offset, end_offset)
     for segment in segments:

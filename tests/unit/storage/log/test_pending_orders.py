@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -9,6 +10,7 @@ from moldau.protocol.erase_orders import Run
 from moldau.storage.files.port import write_atomically
 from moldau.storage.log.log import Log
 from moldau.storage.log.pending_orders import ERASE_ORDER_CHECKPOINT, PendingEraseOrders
+from moldau.storage.log.recovery import CorruptLog
 from moldau.storage.log_config import INT64_MAX, LogConfig
 from moldau.testing.simulation.disk import SimulatedDisk
 from tests.unit.storage.compaction.histories import NOW_MS, end_transaction, send
@@ -75,6 +77,24 @@ def test_a_damaged_file_is_made_again_from_the_batches() -> None:
     log.close(NOW_MS, clean=True)
     write_atomically(disk, f"{DIRECTORY}/{ERASE_ORDER_CHECKPOINT}", b"no checkpoint")
     assert opened(disk).erase_orders.offsets == [order_offset]
+
+
+@pytest.mark.parametrize("content", [b"no checkpoint", b"0\n1\n3\n"], ids=["damaged", "behind the damage"])
+def test_a_damaged_header_on_the_way_to_the_orders_is_damage_of_the_log(content: bytes) -> None:
+    """Other errors than CorruptLog and OSError would stop the start of the whole broker."""
+    disk = SimulatedDisk()
+    log = opened(disk)
+    for number in range(3):
+        send(log, ("a", str(number)))
+    send_order(log, [Run(0, 0)])
+    log.roll(NOW_MS)
+    place = log.segments[0].find_batch(1)
+    assert place is not None
+    log.close(NOW_MS, clean=True)
+    disk.open(log.segments[0].path(".log")).pwrite(b"\0\0\0\1", place.position + 8)
+    write_atomically(disk, f"{DIRECTORY}/{ERASE_ORDER_CHECKPOINT}", content)
+    with pytest.raises(CorruptLog, match="in a part of the log that was flushed"):
+        opened(disk)
 
 
 def test_an_offset_without_an_order_is_dropped() -> None:
