@@ -168,8 +168,8 @@ def flush(log: LogState, now_ms: int, end_offset: int | None) -> None:
     end_offset = log.end_offset if end_offset is None else min(end_offset, log.end_offset)
     if not needs_flush(log, end_offset):
         return
-    work = begin_flush(log, end_offset)
     try:
+        work = begin_flush(log, end_offset)
         work.sync_files()
     except OSError as error:
         fail_flush(log, error)

@@ -63,6 +63,17 @@ def test_a_failed_sync_is_never_tried_again() -> None:
     assert disk.counts[Operation.SYNC] == syncs, "no sync after the one that failed"
 
 
+def test_an_index_that_cannot_be_written_before_a_flush_ends_the_log() -> None:
+    disk = SimulatedDisk()
+    log = new_log(disk, LogConfig(index_interval_bytes=150))
+    for number in range(9):
+        append(log, f"value {number}")
+    refuse_next(disk, Operation.WRITE)
+    with pytest.raises(OSError, match="Input/output"):
+        log.flush(NOW_MS)
+    assert log.failure is not None and log.pending_flush() is None
+
+
 def test_a_sync_that_fails_in_its_thread_ends_the_log_as_well() -> None:
     disk = SimulatedDisk()
     log = new_log(disk)
