@@ -65,6 +65,11 @@ class LogConfig:
     once; with -1 the bytes do not count."""
 
     @property
+    def copies_segments(self) -> bool:
+        """Whether rolled segments are copied to remote storage, and local retention deletes only what is copied."""
+        return self.is_tiered and not self.remote_log_copy_disable
+
+    @property
     def promises_flush(self) -> bool:
         """Whether records are flushed before each acknowledgement, or after every flush.messages records.
 

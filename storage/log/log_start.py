@@ -54,8 +54,9 @@ def delete_old_segments(log: LogState, now_ms: int, high_watermark: int) -> list
             now_ms=now_ms,
             tiered_end_offset=min(log.tiered_end_offset, log.erase_orders.kept_offset),
         )
-        if count == len(log.segments) and not try_roll(log, now_ms):
-            # A full disk has no room for a new segment: the last one stays, and deleting its neighbours makes room.
+        if count == len(log.segments) and (not try_roll(log, now_ms) or log.config.copies_segments):
+            # It stays until it is copied. Or a full disk has no room for a new segment, and deleting its neighbours
+            # makes room.
             count -= 1
     except OSError as error:
         log.fail_unless_transient(error)
@@ -74,7 +75,7 @@ def delete_old_segments(log: LogState, now_ms: int, high_watermark: int) -> list
     try:
         deleted = log.segments[:count]
         del log.segments[:count]
-        if not log.config.is_tiered or log.config.remote_log_copy_disable:
+        if not log.config.copies_segments:
             advance_log_start(log, log.segments[0].base_offset, high_watermark)
         log.erase_orders.truncate_from_start(log.segments[0].base_offset)
         log.directory_is_dirty = True
@@ -136,16 +137,17 @@ def deletable_count(
     If the log is tiered and its segments are copied, only local retention deletes, and only segments whose copies are
     finished: everything before `tiered_end_offset` is in remote storage. A segment with an offset at or past the high
     watermark stays, because a follower may not have it yet. The active segment counts if all of it is committed; the
-    caller then rolls it first. Timestamps are read from the files, so it raises OSError and `MalformedMessage`.
+    caller then rolls it first. In a log whose segments are copied it only rolls it: the copy comes first. Timestamps
+    are read from the files, so it raises OSError and `MalformedMessage`.
     """
     starts = [segment.base_offset for segment in segments[1:]]
     replicated_count = sum(start <= high_watermark for start in starts)
-    if config.is_tiered and not config.remote_log_copy_disable:
-        replicated = starts[:replicated_count]
-        return _deletable_tiered(segments, config, replicated, log_start_offset, tiered_end_offset, now_ms)
     if len(starts) == replicated_count and end_offset <= high_watermark and segments[-1].size:
         starts.append(end_offset)
         replicated_count += 1
+    if config.copies_segments:
+        replicated = starts[:replicated_count]
+        return _deletable_tiered(segments, config, replicated, log_start_offset, tiered_end_offset, now_ms)
     count = 0
     for is_due in deletion_rules(segments, config, log_start_offset, now_ms):
         while count < replicated_count and is_due(segments[count], starts[count]):
@@ -163,8 +165,8 @@ def _deletable_tiered(
 ) -> int:
     """Return the number of oldest segments of a tiered log whose local files may be deleted.
 
-    The active segment is never copied, so it stays. A segment before the log start offset may be deleted without a
-    copy.
+    The active segment counts if local retention is due for it, because it is copied only once it is rolled. A segment
+    before the log start offset may be deleted without a copy.
 
     DIVERGES: if the timestamp of a copied segment is in the future, Apache Kafka 4.3.1 keeps its local files, and those
     of all later segments, until that time is reached (mended in later versions). Here the time at which the file was
@@ -174,11 +176,12 @@ def _deletable_tiered(
     has_size, has_time = config.local_retention_bytes >= 0, config.local_retention_ms >= 0
     count = 0
     for segment, next_start in zip(segments, starts, strict=False):
-        is_hidden = next_start <= log_start_offset
+        is_active = segment is segments[-1]
+        is_hidden = next_start <= log_start_offset and not is_active
         is_due = (has_size and excess_size >= segment.size) or (
             has_time and now_ms - segment.local_retention_timestamp_ms(now_ms) > config.local_retention_ms
         )
-        if not is_hidden and not (is_due and next_start <= tiered_end_offset):
+        if not is_hidden and not (is_due and (next_start <= tiered_end_offset or is_active)):
             break
         excess_size -= segment.size
         count += 1

@@ -47,12 +47,40 @@ def test_what_is_copied_is_deleted_and_the_log_keeps_its_start(tmp_path: Path) -
     assert not isinstance(log.read(third, 1000, end_offset=log.end_offset, at_least_one=True), ErrorCode)
 
 
-def test_the_active_segment_stays(tmp_path: Path) -> None:
-    log = written(tmp_path, replace(CONFIG, local_retention_bytes=-1, local_retention_ms=1))
-    log.tiered_end_offset = log.end_offset
+@pytest.mark.parametrize("kept", [{"local_retention_ms": 1000, "local_retention_bytes": -1}, {}])
+def test_the_active_segment_is_rolled_when_local_retention_is_due(tmp_path: Path, kept: dict[str, int]) -> None:
+    """Only a rolled segment is copied, and only a copy expires by retention.ms."""
+    log = written(tmp_path, replace(CONFIG, **kept))
+    active, late_ms, end_offset = log.active, 10**15, log.end_offset
+    log.tiered_end_offset = active.base_offset - 1
+    log.delete_old_segments(late_ms, end_offset)
+    assert log.active is active, "an earlier segment stays"
+    log.tiered_end_offset = active.base_offset
+    log.delete_old_segments(late_ms, end_offset - 1)
+    assert log.segments == [active], "not all of it is committed"
+    assert log.delete_old_segments(late_ms, end_offset) == []
+    assert log.segments == [active, log.active]
+    assert log.active.base_offset == end_offset
+    assert log.delete_old_segments(late_ms, end_offset) == [], "not copied yet"
+    log.tiered_end_offset = end_offset
+    assert log.delete_old_segments(late_ms, end_offset)
+    assert (log.log_start_offset, log.local_start_offset, log.size) == (0, end_offset, 0)
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        {"local_retention_ms": 10**16, "local_retention_bytes": -1},
+        {"local_retention_bytes": 1, "local_retention_ms": -1},
+    ],
+)
+def test_an_active_segment_that_local_retention_keeps_is_not_rolled(tmp_path: Path, kept: dict[str, int]) -> None:
+    """DeleteRecords alone rolls none either, as in Apache Kafka."""
+    log = written(tmp_path, replace(CONFIG, **kept))
+    active = log.active
+    log.advance_log_start(log.end_offset, log.end_offset)
     log.delete_old_segments(10**15, log.end_offset)
-    assert log.segments == [log.active]
-    assert log.active.size
+    assert log.segments == [active]
 
 
 def test_a_timestamp_in_the_future_keeps_no_local_file_of_a_copied_segment(tmp_path: Path) -> None:
