@@ -83,7 +83,7 @@ class LogJobs:
     async def retain(self) -> None:
         """Delete the segments that retention.ms, retention.bytes or DeleteRecords allows to delete."""
         async for partition in self._partitions():
-            segments_before = len(partition.log.segments)
+            segments_before, active = len(partition.log.segments), partition.log.active
             try:
                 paths = partition.log.delete_old_segments(self._environment.wall_ms(), partition.high_watermark)
             except MalformedMessage as malformed:
@@ -97,6 +97,9 @@ class LogJobs:
                     error,
                 )
                 continue
+            if partition.log.active is not active:
+                # Once the batches are gone, a start restores the producers from the snapshot that the roll has written.
+                self._flusher.flush(partition.log)
             self.segments_deleted += max(0, segments_before - len(partition.log.segments))
             if paths:
                 log.info(

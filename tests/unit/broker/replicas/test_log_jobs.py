@@ -6,6 +6,7 @@ import asyncio
 
 from moldau.protocol.messages.delete_topics import DeleteTopicsRequest
 from moldau.storage.checkpoints.text_checkpoint import RECOVERY_POINT_CHECKPOINT, read_offsets
+from moldau.storage.producers.producer_snapshot import decode_snapshot
 from tests.support.node import Node, batch, serve_and
 
 
@@ -26,6 +27,24 @@ def test_old_segments_go_and_their_files_a_while_later() -> None:
         assert gone and (await client.fetch("t", log.log_start_offset)).error_code == 0
         await asyncio.sleep(30)
         assert not any(name.endswith(".deleted") for name in segment_files(node))
+
+    serve_and(story, log_initial_task_delay_ms=1000, log_retention_check_interval_ms=1000)
+
+
+def test_the_producers_of_deleted_batches_are_durable() -> None:
+    """A start cannot restore them from the batches any more."""
+
+    async def story(node: Node) -> None:
+        client = await node.connect()
+        await client.create("t", flush_messages=1, retention_ms=1000)
+        records = batch("a", producer_id=7, producer_epoch=0, base_sequence=0)
+        assert (await client.produce("t", records)).error_code == 0
+        log = node.broker.replicas.by_name["t"][0].log
+        assert log.unflushed_count == 0
+        await asyncio.sleep(3)
+        assert log.log_start_offset == 1
+        (entry,) = decode_snapshot(node.host.disk.durable_bytes(log.snapshots.path(1)))
+        assert (entry.producer_id, entry.last_sequence) == (7, 0)
 
     serve_and(story, log_initial_task_delay_ms=1000, log_retention_check_interval_ms=1000)
 
