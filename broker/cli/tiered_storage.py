@@ -293,7 +293,7 @@ async def sweep(command: TierCommand) -> int:
             raise CommandError("the metadata topic has no record, and the storage has objects: nothing is deleted")
         now_ms = command.now_ms()
         found = _orphans(command, cluster, listing, remote_logs, now_ms)
-        doomed = [each for each in found.find_orphans if command.is_selected(_topic_of(each))]
+        doomed = [each for each in found.orphans if command.is_selected(_topic_of(each))]
         if not command.topics:
             doomed += [each async for each in stale_probes_and_pins(storage, now_ms - command.min_age_ms, now_ms)]
         for each in doomed:

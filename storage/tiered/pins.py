@@ -47,6 +47,7 @@ from moldau.storage.tiered.port import (
 
 PIN_SUFFIX: Final = ".json"
 PIN_SIZE_MAX: Final = 4 << 20
+"""The size (bytes) of the largest pin that is read: about 149,000 segments."""
 LIFETIME_MAX_MS: Final = 7 * 86_400_000
 ATTEMPT_COUNT_MAX: Final = 10
 
@@ -147,13 +148,16 @@ async def pin_current_segments(
     reason: str = "",
 ) -> Sequence[SegmentManifest]:
     """Pin the current segments of a partition, and return their manifests. All objects of these segments except the
-    manifests stay until `remove_pin`, or until `lifetime_ms` is over. Raises `RemoteStorageError`; a written pin then
-    stays until it expires."""
+    manifests stay until `remove_pin`, or until `lifetime_ms` is over. Raises ValueError if there are so many segments
+    that a leader would not read the pin, and `RemoteStorageError`; a written pin then stays until it expires."""
     for _ in range(ATTEMPT_COUNT_MAX):
         chosen = await current_manifests(storage, cluster_id, partition)
         ids = tuple(each.segment_id for each in chosen)
         pin = Pin(cluster_id, partition, ids, now_ms, now_ms + lifetime_ms, reason)
-        await storage.put(pin_key(partition, name), pin.encode())
+        encoded = pin.encode()
+        if len(encoded) > PIN_SIZE_MAX:
+            raise ValueError(f"a pin of {len(chosen)} segments has {len(encoded)} bytes, more than {PIN_SIZE_MAX}")
+        await storage.put(pin_key(partition, name), encoded)
         there: Collection[str] = {key async for key in manifest_keys(storage, partition)}
         wanted = [object_key(partition, each.start_offset, each.segment_id, ObjectKind.MANIFEST) for each in chosen]
         if all(key in there for key in wanted):

@@ -14,7 +14,7 @@ from moldau.storage.checkpoints.partition_metadata import uuid_text
 from moldau.storage.tiered.layout import PINS_PREFIX, PROBES_PREFIX, TOPICS_PREFIX, ObjectKind, SegmentObject, parse_key
 from moldau.storage.tiered.metadata.remote_log import RemoteLog
 from moldau.storage.tiered.metadata.remote_segment import RemotePartition, RemoteSegment
-from moldau.storage.tiered.pins import read_pin
+from moldau.storage.tiered.pins import LIFETIME_MAX_MS, read_pin
 from moldau.storage.tiered.port import CorruptObject, ObjectEntry, ObjectNotFound, RemoteStorage, list_all
 
 DELETE_COUNT: Final = 500
@@ -30,7 +30,7 @@ class Orphan(NamedTuple):
 class OrphanSearchResult(NamedTuple):
     """The result of a search for orphaned objects."""
 
-    find_orphans: Sequence[Orphan]
+    orphans: Sequence[Orphan]
     """The orphans, manifests first."""
     young: Sequence[Orphan]
     """Objects that would be orphans if they were older."""
@@ -86,7 +86,8 @@ def _reason(
 
 
 async def stale_probes_and_pins(storage: RemoteStorage, before_ms: int, now_ms: int) -> AsyncIterator[Orphan]:
-    """Yield the probes of interrupted starts, and the expired pins, that were put before `before_ms`.
+    """Yield the probes of interrupted starts, and the expired pins, that were put before `before_ms`. A pin that cannot
+    be read has expired when no pin of its age can be in force.
 
     Raises `RemoteStorageError`.
     """
@@ -97,7 +98,11 @@ async def stale_probes_and_pins(storage: RemoteStorage, before_ms: int, now_ms: 
         if entry.modified_ms < before_ms:
             try:
                 pin = await read_pin(storage, entry.key)
-            except (CorruptObject, ObjectNotFound):
+            except ObjectNotFound:
+                continue
+            except CorruptObject as bad:
+                if now_ms - entry.modified_ms >= LIFETIME_MAX_MS:
+                    yield Orphan(entry, f"the pin cannot be read, and has expired: {bad}")
                 continue
             if not pin.is_in_force(now_ms):
                 yield Orphan(entry, "the pin has expired")

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from moldau.storage.tiered import pins
 from moldau.storage.tiered.bucket_reading import current_manifests, current_segments
+from moldau.storage.tiered.layout import PINS_PREFIX
 from moldau.storage.tiered.pins import (
     LIFETIME_MAX_MS,
     Pin,
@@ -16,8 +18,9 @@ from moldau.storage.tiered.pins import (
     pinned_segments,
     remove_pin,
 )
-from moldau.storage.tiered.port import CorruptObject, RemoteStorage, StorageUnavailable
+from moldau.storage.tiered.port import CorruptObject, RemoteStorage, StorageUnavailable, list_all
 from moldau.storage.tiered.segment_copy import get_manifest, remove_manifest, remove_segment
+from moldau.storage.tiered.sweeping import stale_probes_and_pins
 from moldau.testing.simulation.storage import SimulatedBucket
 from tests.unit.storage.tiered.remote_partition import CLUSTER, PARTITION, copied, written_log
 from tests.unit.storage.tiered.storages import run, simulated
@@ -111,6 +114,31 @@ def test_a_reader_gives_up_where_segments_go_faster_than_it_plans(tmp_path: Path
         watched.deleted = [(each.start_offset, each.segment_id) for each in segments] * 3
         with pytest.raises(StorageUnavailable):
             await pin_current_segments(watched, CLUSTER, PARTITION, "job", now_ms=NOW_MS, lifetime_ms=1000)  # type: ignore[arg-type]
+
+    run(story())
+
+
+def test_a_pin_that_no_leader_would_read_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story() -> None:
+        bucket = SimulatedBucket()
+        storage, _ = simulated(bucket=bucket)
+        await copied(written_log(tmp_path), storage)
+        monkeypatch.setattr(pins, "PIN_SIZE_MAX", 250)
+        with pytest.raises(ValueError, match="more than 250"):
+            await pin_current_segments(storage, CLUSTER, PARTITION, "job", now_ms=NOW_MS, lifetime_ms=1000)
+        assert await pinned_segments(storage, CLUSTER, PARTITION, NOW_MS) == (set(), [])
+
+    run(story())
+
+
+def test_a_pin_that_cannot_be_read_is_swept_when_it_can_hold_nothing_any_more() -> None:
+    async def story() -> None:
+        storage, _ = simulated(bucket=SimulatedBucket())
+        await storage.put(pin_key(PARTITION, "job"), b"not a pin")
+        (entry,) = [each async for each in list_all(storage, PINS_PREFIX)]
+        for age_ms, found in ((LIFETIME_MAX_MS - 1, []), (LIFETIME_MAX_MS, [entry])):
+            now_ms = entry.modified_ms + age_ms
+            assert [each.entry async for each in stale_probes_and_pins(storage, now_ms, now_ms)] == found
 
     run(story())
 
