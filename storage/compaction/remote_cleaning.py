@@ -139,13 +139,16 @@ def _build_map(fs: FileSystem, request: RemoteCleaningRequest, offsets: OffsetMa
     for source in request.map_sources:
         if source.is_downloaded:
             yield DownloadNeeded(source)
+        is_full = False
         for piece in _pieces(fs, source, rules.limits.io_buffer_size):
             is_full = not index_piece(rules, piece, transactions, offsets)
             yield BytesProcessed(len(piece), 0)
             if is_full:
-                return
+                break
         if source.is_downloaded:
             fs.unlink(source.path)
+        if is_full:
+            return
         offsets.raise_latest_offset(source.end_offset - 1)
     offsets.raise_latest_offset(request.map_end_offset - 1)
 

@@ -304,7 +304,9 @@ def test_a_cleaning_that_is_finished_late_is_never_read() -> None:
     assert tiers.committed(leader) == records
 
 
-def test_keys_that_are_only_in_remote_storage_count() -> None:
+@pytest.mark.parametrize("slots", [1000, 4])
+def test_keys_that_are_only_in_remote_storage_count(slots: int) -> None:
+    """Also if the map of the keys gets full: the rest is for the next pass."""
     tiers = TwoTiers(Random(1), TWO_TIERS)
     leader = tiers.leader
     for number in range(3):
@@ -315,5 +317,7 @@ def test_keys_that_are_only_in_remote_storage_count() -> None:
             tiers.copy(is_late=False)
         tiers.retain(leader)
     assert [each.value for each in tiers.committed(leader) if each.key == b"k"] == [b"v0", b"v1", b"v2"]
-    tiers.clean_remote(ROOMY, 1 << 30, 1_000_000, is_late=False)
+    limits = CleanerLimits(dedupe_buffer_size=24 * slots, io_buffer_size=10)
+    for _ in range(5):
+        tiers.clean_remote(limits, 1 << 30, 1_000_000, is_late=False)
     assert [each.value for each in tiers.committed(leader) if each.key == b"k"] == [b"v2"]

@@ -168,6 +168,7 @@ class TwoTiers:
         work = clean_remote_segments(self.disk, request)
         for _, event in zip(range(steps_max), work, strict=False):
             if isinstance(event, DownloadNeeded):
+                assert not any(map(self.disk.exists, downloads)), "there is room for one downloaded segment at a time"
                 self._download(event.source.path, downloads[event.source.path])
             elif isinstance(event, GroupCleaned):
                 self._replace(list(plan.groups[event.number].segments), event, is_late=is_late)
