@@ -59,8 +59,8 @@ def write_topic_id(fs: FileSystem, directory: str, topic_id: bytes) -> str:
     assert len(topic_id) == 16 and topic_id != ZERO_ID
     path = f"{directory}/{PARTITION_METADATA}"
     opened = OpenFile(fs.open(path, create=True))
-    opened.file.truncate(0)
     try:
+        opened.file.truncate(0)
         opened.file.append([f"version: {VERSION}\ntopic_id: {uuid_text(topic_id)}".encode()])
     except OSError:
         fs.unlink(path)

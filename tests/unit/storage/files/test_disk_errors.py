@@ -12,7 +12,7 @@ from moldau.protocol.control_records import end_transaction_marker
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.primitives import MalformedMessage
 from moldau.storage.checkpoints.partition_metadata import CorruptPartitionMetadata
-from moldau.storage.files.log_paths import SNAPSHOT_SUFFIX, offset_name
+from moldau.storage.files.log_paths import PARTITION_METADATA, SNAPSHOT_SUFFIX, offset_name
 from moldau.storage.log.append import AppendOrigin
 from moldau.storage.log.log import Log
 from moldau.storage.log_config import LogConfig
@@ -72,6 +72,17 @@ def test_an_index_that_cannot_be_written_before_a_flush_ends_the_log() -> None:
     with pytest.raises(OSError, match="Input/output"):
         log.flush(NOW_MS)
     assert log.failure is not None and log.pending_flush() is None
+
+
+@pytest.mark.parametrize("call", [1, 2])
+def test_a_topic_id_that_cannot_be_written_leaves_no_file(call: int) -> None:
+    """The next start would take an empty file for a damaged one, and refuse the log."""
+    disk = SimulatedDisk()
+    log = new_log(disk)
+    disk.fail(Operation.WRITE, disk.counts[Operation.WRITE] + call)
+    with pytest.raises(OSError, match="Input/output"):
+        log.assign_topic_id(TOPIC_ID)
+    assert PARTITION_METADATA not in disk.list_directory("/d/t-0")
 
 
 def test_a_sync_that_fails_in_its_thread_ends_the_log_as_well() -> None:
