@@ -105,7 +105,7 @@ def read_or_new_receipt(fs: FileSystem, directory: str, order: EraseOrder, offse
                 tier = TierReceipt(**{**tier, "objects": [ObjectReceipt(**each) for each in tier["objects"]]})
             segments = [SegmentReceipt(**each) for each in stated["segments"]]
             return OrderReceipt(**{**stated, "segments": segments, "tier": tier})
-        except (ValueError, TypeError, KeyError):
+        except (ValueError, TypeError, KeyError, AttributeError):
             pass
     return OrderReceipt(order.order_id.hex(), offset, order.asked_ms, order.principal, order.predicate_hash.hex())
 

@@ -12,13 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moldau.protocol.compression import Codec
-from moldau.protocol.erase_orders import Run, packed_runs
+from moldau.protocol.erase_orders import Run, new_erase_order, packed_runs
 from moldau.protocol.primitives import MalformedMessage, crc32c, varint
 from moldau.protocol.record_batch import TimestampType
 from moldau.storage.erasure.erasing import erase_request, runs_overlap
 from moldau.storage.erasure.kept_records import kept_records
-from moldau.storage.erasure.receipts import OrderReceipt
-from moldau.storage.files.log_paths import LOG_SUFFIX, SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX, offset_name
+from moldau.storage.erasure.receipts import OrderReceipt, read_or_new_receipt
+from moldau.storage.files.log_paths import LOG_SUFFIX, SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX, offset_name, receipt_path
+from moldau.storage.files.port import write_atomically
 from moldau.storage.log.log import Log
 from moldau.storage.log.reading import LogRead
 from moldau.storage.log_config import LogConfig
@@ -32,7 +33,7 @@ from tests.unit.storage.compaction.histories import (
     send,
     stored,
 )
-from tests.unit.storage.erasure.orders import carry_out, runs_from, send_order
+from tests.unit.storage.erasure.orders import PREDICATE_HASH, carry_out, runs_from, send_order
 
 DIRECTORY = "/data/t-0"
 FIRST_TRANSACTIONAL = 10
@@ -274,3 +275,13 @@ def test_a_record_that_is_cut_short_is_damage(cut: int) -> None:
 def encoded_record(delta: int, timestamp_delta: int) -> bytes:
     body = b"\0" + varint(timestamp_delta) + varint(delta) + varint(-1) + varint(1) + b"v" + varint(0)
     return varint(len(body)) + body
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"1", b"{}", b'{"segments": 1}', b'{"segments": [], "tier": 1}'])
+def test_a_damaged_receipt_is_replaced(content: bytes) -> None:
+    disk = SimulatedDisk()
+    disk.make_directories("/data")
+    order = new_erase_order(b"o" * 16, PREDICATE_HASH, [Run(0, 0)])
+    write_atomically(disk, receipt_path("/data", order.order_id.hex()), content)
+    receipt = read_or_new_receipt(disk, "/data", order, 7)
+    assert (receipt.order_id, receipt.offset, receipt.segments) == (order.order_id.hex(), 7, [])
