@@ -358,7 +358,11 @@ class LocalLogs:
             )
             is_clean = await self._environment.offload(partial(directory.close, now_ms, broker_epoch, high_watermark))
             if not is_clean:
-                log.error("log directory %s was not closed cleanly: the next start recovers it", directory.path)
+                log.error(
+                    "log directory %s was not closed cleanly, and is recovered at the next start: %s",
+                    directory.path,
+                    directory.close_error or "it has damaged logs",
+                )
 
     @property
     def _was_clean(self) -> bool:

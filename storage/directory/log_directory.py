@@ -78,13 +78,13 @@ class LogDirectory:
     __slots__ = (
         "_boot_id",
         "_changed",
-        "_close_error",
         "_closed",
         "_lock",
         "_moved",
         "_readers",
         "_reports",
         "checkpoints",
+        "close_error",
         "damaged",
         "failure",
         "fs",
@@ -121,7 +121,8 @@ class LogDirectory:
         """The error for which the directory is offline; None while the directory is served."""
         self._closed: set[TopicPartition] = set()
         """The logs that `close_logs` has closed."""
-        self._close_error: OSError | None = None
+        self.close_error: OSError | None = None
+        """The error for which the directory could not be closed cleanly."""
         self.previous_run = PreviousRun(fs, path, boot_id)
         if self.previous_run.may_have_lost_writes:
             self.checkpoints.lower_high_watermarks()
@@ -432,12 +433,12 @@ class LogDirectory:
         """
         self._reports = self._reports._replace(on_failure=None)
         for key in keys:
-            if self.failure is not None or self._close_error is not None:
+            if self.failure is not None or self.close_error is not None:
                 return
             try:
                 self.logs[key].close(now_ms, clean=True, syncs_parent=False)
             except OSError as error:
-                self._close_error = error
+                self.close_error = error
                 return
             self._closed.add(key)
 
@@ -450,8 +451,8 @@ class LogDirectory:
         try:
             if self.failure is not None:
                 raise self.failure
-            if self._close_error is not None:
-                raise self._close_error
+            if self.close_error is not None:
+                raise self.close_error
             # The order matters. A checkpoint may only cover what the logs have synced; the file of the clean shutdown
             # is written last, when every checkpoint is.
             for key, log in self.logs.items():
@@ -463,8 +464,8 @@ class LogDirectory:
             is_clean = not self.damaged  # A damaged log was not written out, so the next start has to check it.
             if is_clean:
                 write_clean_shutdown(self.fs, self.path, broker_epoch)
-        except OSError:
-            is_clean = False
+        except OSError as error:
+            self.close_error, is_clean = error, False
             for log in self.logs.values():
                 log.close(now_ms, clean=False)
         # DIVERGES: Kafka removes the .lock file when it stops; a lock file that goes away can let two processes in.

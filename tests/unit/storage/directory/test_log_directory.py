@@ -408,6 +408,7 @@ def test_a_log_that_failed_makes_the_end_unclean() -> None:
     append(bad, "a")
     bad.fail_log(OSError(5, "Input/output error"))
     assert not directory.close(NOW_MS, 3)
+    assert directory.close_error is bad.failure is not None
     assert not disk.exists("/data/.kafka_cleanshutdown")
     again = LogDirectory.open(disk, "/data", ignore)
     load_all(again)
