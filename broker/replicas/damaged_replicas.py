@@ -237,10 +237,7 @@ class DamagedReplicas:
     def on_replica_left(self, topic_id: bytes, index: int) -> None:
         """Note that a replica was removed from this broker. If it is damaged and fenced, its files are removed."""
         damaged = self._damaged.pop((topic_id, index), None)
-        if damaged is None:
-            return
-        self._replicas.forget_offline(topic_id, index)
-        if damaged.state is RepairState.FENCED:
+        if damaged is not None and damaged.state is RepairState.FENCED:
             path = self._logs.remove_damaged((damaged.topic, damaged.index))
             if path is not None:
                 delay_ms = self._settings.config.integer("log.segment.delete.delay.ms")

@@ -202,8 +202,8 @@ class LocalLogs:
         wanted: Mapping[TopicPartition, AssignedReplica],
         logs: dict[TopicPartition, Log],
     ) -> bool:
-        """Serve a log that was found at start, or set it aside as stray. Returns whether it is stray. Raises OSError
-        and `DuplicateLog`. A log to be served is added to `logs`.
+        """Serve a log that was found at start, or set it aside as stray. Returns whether a log was set aside. Raises
+        OSError and `DuplicateLog`. A log to be served is added to `logs`.
         """
         if directory.failure is not None:
             return False
@@ -223,15 +223,35 @@ class LocalLogs:
             )
             directory.set_log_aside(*key, self._unique(), STRAY_SUFFIX)
             return True
-        if key in logs:
-            twice = f"{directory.path} and {self.directory_of(logs[key])}"
-            raise DuplicateLog(
-                f"partition {key[0]}-{key[1]} is in {twice}: move one of the two out of its log directory"
-            )
-        logs[key] = opened
-        if opened.epochs.is_dirty:
-            self._epochs_changed(opened)  # Recovery has found others in the batches than the checkpoint names.
-        return False
+        former = self._former_copy(opened, logs[key], assigned) if key in logs else None
+        if former is not opened:
+            logs[key] = opened
+            if opened.epochs.is_dirty:
+                self._epochs_changed(opened)  # Recovery has found others in the batches than the checkpoint names.
+        if former is None:
+            return False
+        log.warning(
+            "%s holds an earlier copy of %s-%d: it is kept with the suffix -stray", self.directory_of(former), *key
+        )
+        with offline_on_error(self._of(former)):
+            self._of(former).set_log_aside(*key, self._unique(), STRAY_SUFFIX)
+        return True
+
+    def _former_copy(self, first: Log, second: Log, assigned: AssignedReplica) -> Log:
+        """Which of two logs of one partition is not in the log directory that the metadata names. Such a log is in a
+        directory that was offline while the replica left this broker and came back. Raises `DuplicateLog` if the
+        metadata names neither directory.
+
+        DIVERGES: Apache Kafka does not start with two logs of one partition, whatever the metadata says.
+        """
+        paths = self.directory_of(first), self.directory_of(second)
+        for path, other in zip(paths, (second, first), strict=True):
+            if self.directory_id(path) == assigned.directory_id:
+                return other
+        raise DuplicateLog(
+            f"partition {first.topic}-{first.partition} is in {paths[0]} and {paths[1]}: move one of the two out of its"
+            " log directory"
+        )
 
     def _may_lie_offline(self, partition: AssignedReplica) -> bool:
         """Whether a partition that was not found may be in an offline directory."""

@@ -150,8 +150,7 @@ class MetadataApplier:
         """Apply the metadata of one partition. Returns whether its replica has to be created."""
         to = self._to
         if self._node_id not in assigned.replicas:
-            to.damaged.on_replica_left(topic_id, index)
-            self._leave(name, index)
+            self._leave(name, topic_id, index)
             return False
         partition = to.replicas.get(name, index)
         if partition is not None:
@@ -218,6 +217,12 @@ class MetadataApplier:
             return False
         return self._to.replicas.get(new.topic, new.partition) is None
 
+    def drop_new(self, new: CreateLog) -> None:
+        """Note that the log of a queued partition is not created. The partition is queued again once it is assigned to
+        this broker again.
+        """
+        self._to.replicas.give_up_expected(*new)
+
     def log_config(self, topic: str) -> LogConfig:
         """The log settings of a topic in the latest metadata."""
         return self._to.settings.topic_log_config(self._to.cluster.image, topic)
@@ -273,9 +278,15 @@ class MetadataApplier:
             self._to.roles.forget(partition)
         self._delete_logs([partition.log for partition in partitions])
 
-    def _leave(self, topic: str, index: int) -> None:
-        """Delete the replica of a partition that is no longer assigned to this broker."""
-        partition = self._to.replicas.remove(topic, index)
+    def _leave(self, topic: str, topic_id: bytes, index: int) -> None:
+        """Delete the replica of a partition that is no longer assigned to this broker.
+
+        DIVERGES: Apache Kafka keeps a replica offline whose log directory has failed, so it cannot bring the replica up
+        in another directory when the partition is assigned to the broker again, before the broker is restarted.
+        """
+        self._unmade.pop((topic_id, index), None)
+        self._to.damaged.on_replica_left(topic_id, index)
+        partition = self._to.replicas.remove(topic, topic_id, index)
         if partition is not None:
             self._to.roles.forget(partition)
             self._delete_logs([partition.log])

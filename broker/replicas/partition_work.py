@@ -57,6 +57,9 @@ class NewPartitions(Protocol):
     def is_wanted(self, new: CreateLog) -> bool:
         """Whether the partition is still assigned to this broker, and has no log yet."""
 
+    def drop_new(self, new: CreateLog) -> None:
+        """Note that the log of a partition that is not wanted any more is not created."""
+
     def log_config(self, topic: str) -> LogConfig: ...
 
     def serve_new(self, new: CreateLog, made: Log | None) -> None:
@@ -77,7 +80,8 @@ class PartitionWork:
         """
         self._jobs: deque[CreateLog | DeleteLog] = deque()
         self._waiting: list[Callable[[], None]] = []
-        self._is_running = False
+        self.is_running = False
+        """Whether jobs are queued or being done."""
         self._partitions: NewPartitions | None = None
 
     def queue_if_many(self, jobs: Sequence[CreateLog | DeleteLog], partitions: NewPartitions) -> bool:
@@ -86,18 +90,18 @@ class PartitionWork:
 
         When the log of a new partition is created, `partitions` is told to serve the partition.
         """
-        if len(jobs) <= AT_ONCE_MAX and not self._is_running:
+        if len(jobs) <= AT_ONCE_MAX and not self.is_running:
             return False
         self._partitions = partitions
         self._jobs += jobs
-        if not self._is_running:
-            self._is_running = True
+        if not self.is_running:
+            self.is_running = True
             self._spawn(self._run())
         return True
 
     def when_done(self, done: Callable[[], None]) -> None:
         """Call `done` once the queue has no jobs left, or at once if it has none now."""
-        if self._is_running:
+        if self.is_running:
             self._waiting.append(done)
         else:
             done()
@@ -122,7 +126,7 @@ class PartitionWork:
                 await self._make([job for job in self._slice() if isinstance(job, CreateLog)])
             else:
                 await self._delete([job.log for job in self._slice() if isinstance(job, DeleteLog)])
-        self._is_running = False
+        self.is_running = False
         waiting, self._waiting = self._waiting, []
         for done in waiting:
             done()
@@ -140,14 +144,21 @@ class PartitionWork:
     async def _make(self, jobs: Sequence[CreateLog]) -> None:
         partitions, logs = self._partitions, self._logs
         assert partitions is not None, "jobs are queued together with the taker of their partitions"
-        wanted = [job for job in jobs if partitions.is_wanted(job)]
+        wanted: list[CreateLog] = []
+        for job in jobs:
+            if partitions.is_wanted(job):
+                wanted.append(job)
+            else:
+                partitions.drop_new(job)
         made = await logs.make(
             [NewLog(job.topic, job.partition, job.topic_id, partitions.log_config(job.topic)) for job in wanted]
         )
         for job, log in zip(wanted, made, strict=True):
             if partitions.is_wanted(job):
                 partitions.serve_new(job, log)
-            elif log is not None:
+                continue
+            partitions.drop_new(job)
+            if log is not None:
                 self._remove(logs.delete(log), log)
 
     async def _delete(self, deleted: Sequence[Log]) -> None:

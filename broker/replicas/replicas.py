@@ -104,6 +104,11 @@ class Replicas:
         if not indexes:
             self._expected.pop(topic_id, None)
 
+    def give_up_expected(self, topic: str, topic_id: bytes, index: int) -> None:
+        """Forget an expected partition that will not be served, and its topic if that has nothing else here."""
+        self.forget_expected(topic_id, index)
+        self._forget_unused(topic, topic_id)
+
     def is_expected(self, topic_id: bytes, index: int) -> bool:
         return index in self._expected.get(topic_id, ())
 
@@ -163,15 +168,20 @@ class Replicas:
             self.gone.add(partition)
         return partitions
 
-    def remove(self, topic: str, index: int) -> Partition | None:
-        """Forget a replica, and its topic if that was its last replica here. Returns the replica, or None if this
-        broker does not serve it.
+    def remove(self, topic: str, topic_id: bytes, index: int) -> Partition | None:
+        """Forget a replica, served or offline, and its topic if that has nothing else here. Returns the replica, or
+        None if this broker does not serve it. A replica whose log is being created stays expected until that has ended.
         """
-        self.generation += 1
-        indexed = self.by_name.get(topic, {})
-        partition = indexed.pop(index, None)
+        self.forget_offline(topic_id, index)
+        partition = self.by_name.get(topic, {}).pop(index, None)
         if partition is not None:
+            self.generation += 1
             self.gone.add(partition)
-            if not indexed and not self._offline.get(partition.topic_id):
-                self.remove_topic(topic)
+        self._forget_unused(topic, topic_id)
         return partition
+
+    def _forget_unused(self, topic: str, topic_id: bytes) -> None:
+        """Forget a topic that has neither a served nor an offline nor an expected partition here."""
+        is_used = self.by_id.get(topic_id) or self._offline.get(topic_id) or self._expected.get(topic_id)
+        if not is_used and self._ids.get(topic) == topic_id:
+            self.remove_topic(topic)

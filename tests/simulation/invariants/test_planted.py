@@ -232,7 +232,18 @@ def plant_unknown_replica(cluster: Cluster, seen: Observation) -> None:
     follower = replica(seen, leads=False)
     for node in seen.nodes:
         if follower in node.broker.replicas:
-            node.broker.replicas.remove("t", 0)
+            node.broker.replicas.remove("t", follower.topic_id, 0)
+
+
+def plant_expected_replica(cluster: Cluster, seen: Observation) -> None:
+    follower = replica(seen, leads=False)
+    for node in seen.nodes:
+        if follower in node.broker.replicas:
+            node.broker.replicas.expect("t", follower.topic_id, 0)
+
+
+def plant_offline_replica(cluster: Cluster, seen: Observation) -> None:
+    seen.nodes[0].broker.replicas.add_offline("t", replica(seen, leads=True).topic_id, 99)
 
 
 def plant_orphan_settings(cluster: Cluster, seen: Observation) -> None:
@@ -256,6 +267,8 @@ def plant_second_life(cluster: Cluster, seen: Observation) -> None:
 
 PLANTS: list[tuple[Callable[[], Invariant], Plant]] = [
     (AsAssigned, plant_unknown_replica),
+    (AsAssigned, plant_expected_replica),
+    (AsAssigned, plant_offline_replica),
     (AbortedTransactions, plant_unlisted_abort),
     (AsAssigned, plant_wrong_minimum),
     (CommittedPrefix, lambda cluster, seen: rot(seen, leads=False)),

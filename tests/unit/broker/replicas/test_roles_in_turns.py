@@ -19,7 +19,7 @@ def test_a_replica_that_leaves_while_roles_are_given_gets_none() -> None:
         roles = asyncio.get_running_loop().create_task(applier.begin())
         await asyncio.sleep(0)
         assert first.is_leader and not last.is_leader, "one turn gives some of the roles"
-        applier._leave("t", last.index)
+        applier._leave("t", last.topic_id, last.index)
         await roles
         assert not last.is_leader
 
