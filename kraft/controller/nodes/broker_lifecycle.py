@@ -83,6 +83,12 @@ def requested_state_of(request: BrokerHeartbeatRequest) -> RequestedState:
 
 
 def heartbeat(context: DecisionContext, request: BrokerHeartbeatRequest) -> Decision:
+    """Decide the next state of a broker, and handle the log directories that failed or were cordoned.
+
+    DIVERGES: Apache Kafka may unfence a broker with the heartbeat that first reports a failed log directory. It then
+    elects the broker for partitions in that directory, and removes it from their in-sync sets. Here such a broker stays
+    fenced until its next heartbeat.
+    """
     view, sessions = context.view, context.sessions
     broker = view.image.cluster.brokers.get(request.broker_id)
     if broker is None or broker.epoch != request.broker_epoch:
@@ -97,9 +103,12 @@ def heartbeat(context: DecisionContext, request: BrokerHeartbeatRequest) -> Deci
         sessions.note_shutdown(broker.id, view.image.provenance.end_offset)
     may_go = not moves and sessions.is_shutdown_known(broker.id, view.image.cluster)
     after = next_state(view, broker, state, requested, is_caught_up=is_caught_up, may_go=may_go)
+    failed = newly_failed_directories(broker, request.offline_log_dirs)
+    if failed and state is BrokerState.FENCED and after is BrokerState.UNFENCED:
+        after = BrokerState.FENCED
     records = chain(
         records_of_transition(view, broker, state, after, moves),
-        records_of_failed_directories(view, broker, request.offline_log_dirs),
+        records_of_failed_directories(view, broker, failed),
         records_of_cordoned_directories(broker, request.cordoned_log_dirs),
     )
     return Decision.in_slices(
@@ -186,18 +195,22 @@ def records_of_transition(
     return fencing_records(view, broker)
 
 
+def newly_failed_directories(broker: Broker, offline: Sequence[bytes]) -> list[bytes]:
+    """The failed log directories that a heartbeat reports and the registration still has: every heartbeat names all
+    failed ones. Empty if the broker has no other directory, because such a broker stops by itself (KIP-858)."""
+    failed = [directory for directory in broker.directories if directory in offline]
+    return failed if len(failed) < len(broker.directories) else []
+
+
 def records_of_failed_directories(
-    view: ControllerView, broker: Broker, offline: Sequence[bytes]
+    view: ControllerView, broker: Broker, failed: Sequence[bytes]
 ) -> Iterable[object | None]:
-    """The changes to make if a heartbeat reports failed log directories. Every heartbeat names all failed directories,
-    so only those that the registration still has are handled. If the broker would have no directory left, nothing
-    changes, because such a broker stops by itself (KIP-858)."""
-    lost = [directory for directory in broker.directories if directory in offline]
-    left = [directory for directory in broker.directories if directory not in offline]
-    if not lost or not left:
+    """The changes to make if a heartbeat reports newly failed log directories."""
+    if not failed:
         return []
+    left = [directory for directory in broker.directories if directory not in failed]
     changed = BrokerRegistrationChangeRecord(broker_id=broker.id, broker_epoch=broker.epoch, log_dirs=left)
-    return chain(changes_without_directories(view, broker.id, lost), [changed])
+    return chain(changes_without_directories(view, broker.id, failed), [changed])
 
 
 def records_of_cordoned_directories(broker: Broker, cordoned: Sequence[bytes] | None) -> Iterable[object]:

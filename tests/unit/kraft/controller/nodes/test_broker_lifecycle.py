@@ -24,7 +24,11 @@ from moldau.kraft.image.cluster import Broker
 from moldau.kraft.image.metadata_image import MetadataImage, Provenance
 from moldau.kraft.image.topics import NO_LEADER
 from moldau.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
-from moldau.protocol.records.metadata import BrokerRegistrationChangeRecord, PartitionChangeRecord
+from moldau.protocol.records.metadata import (
+    BrokerRegistrationChangeRecord,
+    FeatureLevelRecord,
+    PartitionChangeRecord,
+)
 from tests.support.controller_scribe import SETTINGS
 from tests.unit.kraft.image.images import broker, image_of, topic, uuid
 
@@ -107,6 +111,38 @@ def test_a_failed_directory_takes_its_replicas_and_leaves_the_last_in_sync(isr: 
     ((_, _, partition),) = after.topics.partitions()
     others = tuple(each for each in isr if each != 1)
     assert (partition.isr, partition.leader) == ((others, 2) if others else ((1,), NO_LEADER))
+
+
+def test_a_broker_with_a_newly_failed_directory_stays_fenced_until_its_next_heartbeat() -> None:
+    """The partition in the failed directory would get the broker as its leader, and lose it from its in-sync set."""
+    image = image_of(
+        [
+            FeatureLevelRecord(name="metadata.version", feature_level=30),
+            broker(1),
+            broker(2),
+            *topic("t", 7, partitions=2),
+            *(PartitionChangeRecord(partition_id=index, topic_id=uuid(7), leader=NO_LEADER) for index in range(2)),
+            PartitionChangeRecord(partition_id=1, topic_id=uuid(7), directories=[uuid(1101), uuid(1002)]),
+            BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=5, log_dirs=[uuid(1001), uuid(1101)]),
+        ]
+    )
+    request = BrokerHeartbeatRequest(
+        broker_id=1,
+        broker_epoch=5,
+        current_metadata_offset=5,
+        want_fence=False,
+        want_shut_down=False,
+        offline_log_dirs=[uuid(1001)],
+    )
+    for is_fenced in (True, False):
+        view = ControllerView(image, PartitionIndex(image.topics), SETTINGS)
+        decision = heartbeat(context_of(view, BrokerSessions(image, 9000, now_ms=0)), request)
+        assert isinstance(decision.reply, BrokerHeartbeatResponse) and decision.reply.is_fenced is is_fenced
+        image = image_of([record for each in decision.batches() for record in each], image)
+        lost, sound = (each for _, _, each in image.topics.partitions())
+        assert (lost.isr, lost.leader) == ((2,), NO_LEADER)
+        assert (sound.isr, sound.leader) == ((1, 2), NO_LEADER if is_fenced else 1)
+    assert image.cluster.brokers[1].directories == (uuid(1101),)
 
 
 def test_a_broker_goes_when_all_others_know() -> None:
