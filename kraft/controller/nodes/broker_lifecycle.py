@@ -26,6 +26,7 @@ from moldau.kraft.controller.partitions.leadership import (
     changes_without_directories,
 )
 from moldau.kraft.controller.view import ControllerView
+from moldau.kraft.features import CORDONED_LOG_DIRS_VERSION
 from moldau.kraft.image.cluster import ENTERS_CONTROLLED_SHUTDOWN, FENCE, UNFENCE, Broker
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
@@ -109,7 +110,7 @@ def heartbeat(context: DecisionContext, request: BrokerHeartbeatRequest) -> Deci
     records = chain(
         records_of_transition(view, broker, state, after, moves),
         records_of_failed_directories(view, broker, failed),
-        records_of_cordoned_directories(broker, request.cordoned_log_dirs),
+        records_of_cordoned_directories(view, broker, request.cordoned_log_dirs),
     )
     return Decision.in_slices(
         records,
@@ -213,8 +214,11 @@ def records_of_failed_directories(
     return chain(changes_without_directories(view, broker.id, failed), [changed])
 
 
-def records_of_cordoned_directories(broker: Broker, cordoned: Sequence[bytes] | None) -> Iterable[object]:
-    if cordoned is None or tuple(cordoned) == broker.cordoned_directories:
+def records_of_cordoned_directories(
+    view: ControllerView, broker: Broker, cordoned: Sequence[bytes] | None
+) -> Iterable[object]:
+    is_supported = view.image.features.metadata_version >= CORDONED_LOG_DIRS_VERSION
+    if cordoned is None or not is_supported or tuple(cordoned) == broker.cordoned_directories:
         return []
     return [
         BrokerRegistrationChangeRecord(broker_id=broker.id, broker_epoch=broker.epoch, cordoned_log_dirs=list(cordoned))

@@ -145,6 +145,22 @@ def test_a_broker_with_a_newly_failed_directory_stays_fenced_until_its_next_hear
     assert image.cluster.brokers[1].directories == (uuid(1101),)
 
 
+@pytest.mark.parametrize("metadata_version", [29, 30])
+def test_cordoned_directories_are_written_only_if_all_nodes_can_read_them(metadata_version: int) -> None:
+    image = image_of([FeatureLevelRecord(name="metadata.version", feature_level=metadata_version), broker(1)])
+    request = BrokerHeartbeatRequest(
+        broker_id=1,
+        broker_epoch=5,
+        current_metadata_offset=5,
+        want_fence=True,
+        want_shut_down=False,
+        cordoned_log_dirs=[uuid(1001)],
+    )
+    view = ControllerView(image, PartitionIndex(image.topics), SETTINGS)
+    decision = heartbeat(context_of(view, BrokerSessions(image, 9000, now_ms=0)), request)
+    assert bool(decision.records) is (metadata_version == 30)
+
+
 def test_a_broker_goes_when_all_others_know() -> None:
     image = image_of([broker(1), broker(2), broker(3)])
     serving = {node_id: each._replace(fenced=False) for node_id, each in image.cluster.brokers.items()}
