@@ -20,6 +20,7 @@ import logging
 import re
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 from logging.handlers import BaseRotatingHandler, RotatingFileHandler
 from pathlib import Path
@@ -60,7 +61,11 @@ COUNTED_CLIENTS_MAX: Final = 20
 line.
 """
 
+RENAME_RETRY_S: Final = 60
+"""The time (seconds) after which a file that could not be renamed is tried again."""
+
 log = logging.getLogger("moldau.audit")
+node_log = logging.getLogger("moldau.security")
 FURTHER_CLIENTS: Final[Client] = ("*", "*")
 _DAY_S: Final = 86_400
 _ROLLED: Final = re.compile(r"\.(\d{8}T\d{6}Z(-\d+)?|\d)$")
@@ -95,8 +100,10 @@ class LineBudget:
 class JsonAuditLog:
     """Writes the decisions of the authorizer to the audit log. Their time is that of the node's wall clock, in UTC."""
 
-    def __init__(self, wall_ms: Callable[[], int]) -> None:
+    def __init__(self, wall_ms: Callable[[], int], call_later: Callable[[float, Callable[[], None]], object]) -> None:
+        """`call_later` calls a function after a number of seconds, like that of an event loop."""
         self._wall_ms = wall_ms
+        self._call_later = call_later
         self.denied_count = 0
         """The number of denials since the start."""
         self._day = -1
@@ -108,7 +115,6 @@ class JsonAuditLog:
         """For each client, the number of denials that have no line of their own and are not yet in a line with a
         count.
         """
-        self._counts_due_s = 0
 
     def log_decisions(self, access: AclAccess, decisions: AuditedDecisions) -> None:
         """Write a line about decisions, or only count the denials if the client has no budget left."""
@@ -120,7 +126,7 @@ class JsonAuditLog:
             log.info("%s", line, extra={"is_allowed": True})
             return
         self.denied_count += decisions.count
-        self._begin(second)
+        self._begin_day(second // _DAY_S)
         client, budget = self._budget_of(client)
         size = len(line) + 1
         has_room_of_all = self._day_size + size <= DAY_SIZE_MAX_OF_ALL or budget.day_size + size <= FIRST_SIZE
@@ -130,7 +136,7 @@ class JsonAuditLog:
             log.info("%s", line)
         else:
             if not self._uncounted:
-                self._counts_due_s = second + COUNT_INTERVAL_S
+                self._call_later(COUNT_INTERVAL_S, self.write_counts)
             self._uncounted[client] = self._uncounted.get(client, 0) + decisions.count
 
     def _budget_of(self, client: Client) -> tuple[Client, LineBudget]:
@@ -141,19 +147,16 @@ class JsonAuditLog:
             budget = self._budgets.setdefault(client, LineBudget())
         return client, budget
 
-    def _begin(self, second: int) -> None:
-        """Write the lines with counts if they are due, and reset the budgets at the beginning of a day."""
-        day = second // _DAY_S
-        if self._uncounted and second >= self._counts_due_s:
-            self._write_counts(second)
+    def _begin_day(self, day: int) -> None:
+        """Reset the budgets if a day begins."""
         if day != self._day:
             self._day = day
             self._day_size = 0
             self._budgets.clear()
 
-    def _write_counts(self, second: int) -> None:
+    def write_counts(self) -> None:
         """Write how many denials had no line of their own: one line for each of the clients that had the most, and one
-        for all others.
+        for all others. Called `COUNT_INTERVAL_S` after the first of them, and at a stop of the node.
         """
         counts = Counter(self._uncounted)
         self._uncounted = {}
@@ -162,7 +165,7 @@ class JsonAuditLog:
         if others:
             told[FURTHER_CLIENTS] = told.get(FURTHER_CLIENTS, 0) + others
         for client, count in told.items():
-            line = {**_head(second * 1000, client), "decision": "DENIED", "without_line": count}
+            line = {**_head(self._wall_ms(), client), "decision": "DENIED", "without_line": count}
             log.info("%s", json.dumps(line, ensure_ascii=True))
 
 
@@ -210,30 +213,54 @@ class DenialsFile(_PrivateFile, BaseRotatingHandler):
         super().__init__(path, "a", encoding="utf-8")
         self._retention_s = retention_days * _DAY_S
         self._day = int(Path(self.baseFilename).stat().st_mtime) // _DAY_S
+        self._retry_s = 0.0
+        """The time (seconds, of a record) before which a failed renaming is not tried again."""
 
     def shouldRollover(self, record: logging.LogRecord) -> bool:
         """Whether the file is full, or has lines of an earlier day."""
         size = 0 if self.stream is None else self.stream.tell()
-        return size >= FILE_SIZE_MAX or (size > 0 and int(record.created) // _DAY_S != self._day)
+        is_due = size >= FILE_SIZE_MAX or (size > 0 and int(record.created) // _DAY_S != self._day)
+        if not is_due or record.created < self._retry_s:
+            return False
+        self._retry_s = record.created + RENAME_RETRY_S
+        return True
 
     def doRollover(self) -> None:
-        """Rename the file, and delete renamed files that are too old."""
+        """Rename the file, open a new one, and delete renamed files that are too old. If that fails, the lines go on
+        into the file that is open.
+        """
         path = Path(self.baseFilename)
-        ended_s = path.stat().st_mtime
+        try:
+            _keep_full_file(path)
+            opened = self._open()
+            now_s = path.stat().st_mtime
+        except OSError as error:
+            node_log.warning("the audit log %s cannot be renamed, and its lines go on into it: %s", path, error)
+            return
         if self.stream is not None:
-            self.stream.close()
-        name = f"{path.name}.{datetime.fromtimestamp(ended_s, UTC):%Y%m%dT%H%M%SZ}"
-        number, target = 0, path.with_name(name)
-        while target.exists():
-            number += 1
-            target = path.with_name(f"{name}-{number}")
-        path.rename(target)
-        self.stream = self._open()
-        now_s = path.stat().st_mtime
+            with suppress(OSError):
+                self.stream.close()
+        self.stream = opened
+        self._retry_s = 0.0
         self._day = int(now_s) // _DAY_S
         for each in path.parent.glob(f"{path.name}.*"):
-            if _ROLLED.fullmatch(each.name[len(path.name) :]) and each.stat().st_mtime < now_s - self._retention_s:
-                each.unlink()
+            with suppress(OSError):
+                if _ROLLED.fullmatch(each.name[len(path.name) :]) and each.stat().st_mtime < now_s - self._retention_s:
+                    each.unlink()
+
+
+def _keep_full_file(path: Path) -> None:
+    """Rename the file after the time of its last line, unless another process has removed it. Raises OSError."""
+    try:
+        ended_s = path.stat().st_mtime
+    except FileNotFoundError:
+        return
+    name = f"{path.name}.{datetime.fromtimestamp(ended_s, UTC):%Y%m%dT%H%M%SZ}"
+    number, target = 0, path.with_name(name)
+    while target.exists():
+        number += 1
+        target = path.with_name(f"{name}-{number}")
+    path.rename(target)
 
 
 def open_audit_file(config: Config) -> None:

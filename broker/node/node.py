@@ -112,6 +112,7 @@ class Node(NodeParts):
             await self.departure.finish()
         for listener in self.listeners:
             await listener.stop()
+        self.security.end()
         self.fetchers.end()
         self.coordinators.registry.close()
         if self.metrics is not None:

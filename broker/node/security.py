@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from moldau.broker.network.authentication.exchange import MechanismMaker
     from moldau.broker.network.authentication.sasl import CredentialLookup
     from moldau.broker.network.peer_security import ClientMechanismMaker
+    from moldau.broker.node.audit_log import JsonAuditLog
     from moldau.broker.node.oauthbearer import NodeOauth
     from moldau.security.acl.authorizer import Authorizer
     from moldau.security.sasl.jaas import LoginModule
@@ -49,22 +50,28 @@ SCRAM: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 SECRET_LABEL: Final = b"salts of unknown users\0"
 
 
-def authorizer_of(config: Config, environment: Environment) -> Authorizer | None:
-    """The authorizer that the configuration names; None if it names none. Raises OSError if the audit log cannot be
-    opened.
+def audit_log_of(config: Config, environment: Environment, loop: asyncio.AbstractEventLoop) -> JsonAuditLog | None:
+    """The audit log of the node's authorizer; None if the configuration names no authorizer. Raises OSError if the file
+    of the audit log cannot be opened.
     """
     if not config.text("authorizer.class.name"):
         return None
     from moldau.broker.node.audit_log import JsonAuditLog, open_audit_file
-    from moldau.security.acl.authorizer import Authorizer, AuthorizerSettings, parse_super_users
 
     open_audit_file(config)
+    return JsonAuditLog(environment.wall_ms, loop.call_later)
+
+
+def authorizer_of(config: Config, audit: JsonAuditLog) -> Authorizer:
+    """The authorizer that the configuration names."""
+    from moldau.security.acl.authorizer import Authorizer, AuthorizerSettings, parse_super_users
+
     settings = AuthorizerSettings(
         super_users=parse_super_users(config.text("super.users")),
         allows_without_acls=config.flag("allow.everyone.if.no.acl.found"),
         audits_allowed=config.flag("moldau.audit.log.allowed"),
     )
-    return Authorizer(settings, JsonAuditLog(environment.wall_ms))
+    return Authorizer(settings, audit)
 
 
 class NodeSecurity:
@@ -98,7 +105,8 @@ class NodeSecurity:
                     ReloadingTls(tls_settings(config, name), environment.wall_ms), handshakes, buffer
                 )
         self._everything = Unrestricted()
-        self.authorizer = authorizer_of(config, environment)
+        self._audit = audit_log_of(config, environment, loop)
+        self.authorizer = None if self._audit is None else authorizer_of(config, self._audit)
 
     def begin(self) -> None:
         """Begin to reload key and trust stores that change on disk, and to refresh the keys and tokens of the
@@ -109,6 +117,11 @@ class NodeSecurity:
             from moldau.broker.network.tls.contexts import watch_files
 
             self._spawn(watch_files(tuple(each.tls for each in self._tls.values()), self._environment.offload))
+
+    def end(self) -> None:
+        """Write what the audit log has only counted, once no client is connected."""
+        if self._audit is not None:
+            self._audit.write_counts()
 
     def follow(self, quorum: Quorum) -> None:
         """Decide by the ACLs of the committed metadata from now on, and follow their changes. The metadata must have

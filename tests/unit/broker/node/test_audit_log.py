@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import errno
 import json
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -24,9 +26,11 @@ from moldau.broker.node.audit_log import (
     JsonAuditLog,
     open_audit_file,
 )
+from moldau.protocol.messages.delete_topics import DeleteTopicsRequest
 from moldau.security.access import AclOperation, ResourceKind
 from moldau.security.acl.authorizer import AclAccess, AuditedDecisions
 from moldau.security.principal import Principal
+from tests.support.node import Node, serve_and
 
 NODE = {
     "process.roles": "broker,controller",
@@ -46,7 +50,8 @@ class Story:
     def __init__(self, caplog: pytest.LogCaptureFixture) -> None:
         caplog.set_level("INFO", "moldau.audit")
         self.now_ms = NOON_MS
-        self.audit = JsonAuditLog(lambda: self.now_ms)
+        self._timers: list[tuple[float, Callable[[], None]]] = []
+        self.audit = JsonAuditLog(lambda: self.now_ms, lambda delay_s, call: self._timers.append((delay_s, call)))
         self._caplog = caplog
 
     def decide(
@@ -60,6 +65,18 @@ class Story:
             for number in range(1, names):
                 decisions.add(f"{name}{number}")
             self.audit.log_decisions(access, decisions)
+        return self._lines()
+
+    def counted(self) -> list[dict[str, Any]]:
+        """The lines that a timer writes, once it has expired."""
+        self._caplog.clear()
+        timers, self._timers = self._timers, []
+        for delay_s, call in timers:
+            assert delay_s == COUNT_INTERVAL_S
+            call()
+        return self._lines()
+
+    def _lines(self) -> list[dict[str, Any]]:
         return [json.loads(each.getMessage()) for each in self._caplog.records if each.name == "moldau.audit"]
 
 
@@ -105,12 +122,9 @@ def test_denials_beyond_the_lines_of_a_second_are_counted(caplog: pytest.LogCapt
     assert len(story.decide("mallory", 3, is_allowed=True)) == 3
     story.now_ms += 1000
     assert len(story.decide("mallory", 2)) == 2, "the next second has lines again"
-    story.now_ms += COUNT_INTERVAL_S * 1000
-    summary, line = story.decide("alice")
+    (summary,) = story.counted()
     assert (summary["principal"], summary["decision"], summary["without_line"]) == ("User:mallory", "DENIED", 500)
-    assert line["principal"] == "User:alice"
-    story.now_ms += COUNT_INTERVAL_S * 1000
-    assert len(story.decide("alice")) == 1, "a number is written once"
+    assert story.counted() == [] and len(story.decide("alice")) == 1, "a number is written once"
 
 
 def test_a_client_has_a_budget_of_bytes_for_a_second_and_for_a_day(
@@ -144,10 +158,28 @@ def test_when_many_clients_have_spent_the_budget_of_all_each_has_its_first_lines
     lines = story.decide("alice", 100)
     assert 0 < len(lines) < 100 and sum(len(json.dumps(each)) + 1 for each in lines) <= FIRST_SIZE
     assert sum(len(story.decide(f"other{number}", 2)) for number in range(1000)) < 50, "further clients share a budget"
-    story.now_ms += COUNT_INTERVAL_S * 1000
-    summaries = [each for each in story.decide("alice") if "without_line" in each]
+    summaries = story.counted()
     assert len(summaries) <= COUNTED_CLIENTS_MAX + 1 and "*" in {each["principal"] for each in summaries}
     assert sum(each["without_line"] for each in summaries) > 1900
+
+
+def test_a_stop_of_the_node_writes_what_was_only_counted(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(audit_log, "SECOND_LINES_MAX", 0)
+    caplog.set_level("INFO", "moldau.audit")
+
+    async def story(node: Node) -> None:
+        client = await node.connect()
+        await client.ask(DeleteTopicsRequest(topic_names=["t"], timeout_ms=1000), 5)
+        assert "without_line" not in caplog.text
+        node.stop()
+        while node.host.is_up:
+            await asyncio.sleep(0.1)
+        assert '"without_line"' in caplog.text
+
+    authorizer = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+    serve_and(story, authorizer_class_name=authorizer, super_users="User:admin")
 
 
 @pytest.fixture
@@ -204,6 +236,55 @@ def test_a_full_file_is_kept_until_its_age_and_no_number_of_lines_deletes_it(
     text = "".join(each.read_text() for each in (*kept, path))
     assert len(kept) > 20 and all(f"line {number:03d}" in text for number in range(500))
     assert not old.exists() and other.exists(), "files of the audit log alone are deleted, by their age"
+
+
+@pytest.mark.usefixtures("restored")
+def test_no_line_is_lost_while_a_full_file_cannot_be_renamed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(audit_log, "FILE_SIZE_MAX", 100)
+    log = written(tmp_path / "audit.log")
+    (handler,) = log.handlers
+
+    def emit(number: int, created_s: float) -> None:
+        record = log.makeRecord(log.name, logging.INFO, "", 0, f"line {number:03d}" * 10, (), None)
+        record.created = created_s
+        handler.handle(record)
+
+    now_s = (tmp_path / "audit.log").stat().st_mtime
+    with monkeypatch.context() as failing:
+        failing.setattr(Path, "rename", refuse)
+        for number in range(10):
+            emit(number, now_s)
+    assert len(list(tmp_path.iterdir())) == 1
+    assert sum("cannot be renamed" in each.getMessage() for each in caplog.records) == 1
+    emit(10, now_s + audit_log.RENAME_RETRY_S)
+    full, current = sorted(tmp_path.iterdir(), reverse=True)
+    assert all(f"line {number:03d}" in full.read_text() for number in range(10))
+    assert "line 010" in current.read_text()
+
+
+@pytest.mark.usefixtures("restored")
+@pytest.mark.parametrize("name", ["audit.log", "audit.log.20200101T000000Z"])
+def test_no_line_is_lost_when_another_process_removes_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr(audit_log, "FILE_SIZE_MAX", 100)
+    log = written(tmp_path / "audit.log", moldau_audit_log_retention_days="1")
+    log.info("%s", "first" * 30)
+    (tmp_path / name).write_text("")
+    os.utime(tmp_path / name, (1, 1))
+    if name == "audit.log":
+        (tmp_path / name).unlink()
+    else:
+        monkeypatch.setattr(Path, "unlink", refuse)
+    for number in range(3):
+        log.info("line %d", number)
+    assert (tmp_path / "audit.log").read_text() == "line 0\nline 1\nline 2\n"
+
+
+def refuse(*_: object) -> None:
+    raise OSError(errno.EACCES, "not permitted")
 
 
 @pytest.mark.usefixtures("restored")
