@@ -23,7 +23,7 @@ from moldau.broker.coordinators.lag_history import PERIOD_MS
 from moldau.broker.coordinators.node_status import POINT_MS, TrafficPoint, WorstLag
 from moldau.broker.exporter.bounds import Partition
 from moldau.broker.exporter.sample import GroupLag, LagSampler
-from moldau.broker.metrics.exposition import Page, labels_text
+from moldau.broker.metrics.exposition import KeptLabels, Page, labels_text
 from moldau.broker.replicas.replicas import TrafficTotals
 from moldau.security.access import Unrestricted
 
@@ -80,7 +80,7 @@ class LagExporter:
         self._left_out = 0
         rows_max = self._partitions_max + self._series_max
         self._labels = lru_cache(maxsize=2 * rows_max)(_labels)
-        """`_labels`, with the texts of the last scrape kept: they are a half of the page, and seldom change."""
+        """`_labels`, with the labels of the last scrape kept: their texts are a half of the page, and seldom change."""
         self._sampling = asyncio.Lock()
 
     def start(self) -> None:
@@ -199,9 +199,10 @@ class LagExporter:
         await asyncio.sleep(0)
 
 
-def _labels(*names_and_values: str) -> str:
-    """The text of labels, from the name and the value of each."""
-    return labels_text(tuple(zip(names_and_values[::2], names_and_values[1::2], strict=True)))
+def _labels(*names_and_values: str) -> KeptLabels:
+    """Labels, from the name and the value of each."""
+    labels = tuple(zip(names_and_values[::2], names_and_values[1::2], strict=True))
+    return KeptLabels(labels, labels_text(labels))
 
 
 def partition_rows(group: GroupLag) -> list[PartitionRow]:
@@ -215,7 +216,7 @@ def partition_rows(group: GroupLag) -> list[PartitionRow]:
     return rows
 
 
-def add_age(page: Page, name: str, records: int, first_ms: int | None, now_ms: int, labels: str) -> None:
+def add_age(page: Page, name: str, records: int, first_ms: int | None, now_ms: int, labels: KeptLabels) -> None:
     """Add the age of the first unread record to a page: 0 if there is none. Nothing is added if its timestamp is not
     known.
     """

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Protocol
 
 from moldau.broker.metrics.catalogue import metrics
+from moldau.protocol.late_tuple import NamedTuple
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -74,6 +75,13 @@ class Summary:
         self.sum += value
 
 
+class KeptLabels(NamedTuple):
+    """Labels with the text that `labels_text` makes of them."""
+
+    labels: Labels
+    text: str
+
+
 class Page:
     """The page of metrics that answers one scrape. A metric's name must be in the catalogue."""
 
@@ -84,9 +92,9 @@ class Page:
         """Add one sample of a counter or a gauge."""
         self._lines[name].append(f"{name}{labels_text(labels)} {number(value)}")
 
-    def add_labelled(self, name: str, value: float, labels: str) -> None:
-        """Add one sample of a counter or a gauge, whose labels are already the text that `labels_text` makes."""
-        self._lines[name].append(f"{name}{labels} {number(value)}")
+    def add_labelled(self, name: str, value: float, labels: KeptLabels) -> None:
+        """Add one sample of a counter or a gauge, whose labels the caller keeps for the next scrape."""
+        self._lines[name].append(f"{name}{labels.text} {number(value)}")
 
     def add_chosen(
         self,

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from moldau import __version__
 from moldau.broker.metrics.catalogue import metrics
-from moldau.broker.metrics.exposition import BucketedObservations, Labels, Observations, Page
+from moldau.broker.metrics.exposition import BucketedObservations, KeptLabels, Labels, Observations, Page
 from moldau.broker.network.slow_requests import SlowRequest
 from moldau.broker.runtime.environment import Environment
 from moldau.broker.runtime.tasks import Spawn
@@ -59,6 +59,9 @@ class Samples(Page):
     def add(self, name: str, value: float, labels: Labels = ()) -> None:
         assert name in metrics(), f"{name} is not in the catalogue"
         self.samples.append((name, labels, float(value)))
+
+    def add_labelled(self, name: str, value: float, labels: KeptLabels) -> None:
+        self.add(name, value, labels.labels)
 
     def add_summary(self, name: str, summary: Observations, labels: Labels = ()) -> None:
         self.samples.append((name, labels, Histogram((), (summary.count,), summary.count, summary.sum)))

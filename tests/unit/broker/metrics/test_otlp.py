@@ -14,9 +14,14 @@ from typing import Any
 import pytest
 
 from moldau.broker.metrics.catalogue import metrics
-from moldau.broker.metrics.otlp import Sender, Trace
+from moldau.broker.metrics.exposition import Page
+from moldau.broker.metrics.otlp import Samples, Sender, Trace
 from moldau.broker.network.slow_requests import STAGES
+from tests.support.console_client import HTTP_PORT
 from tests.support.node import Node, batch, serve_and
+from tests.support.transactional_producer import SETTINGS as TRANSACTIONS
+from tests.support.transactional_producer import started
+from tests.unit.broker.exporter.test_exporter import commit
 
 collector_pb2 = pytest.importorskip("opentelemetry.proto.collector.metrics.v1.metrics_service_pb2")
 SETTINGS: dict[str, Any] = {
@@ -120,6 +125,29 @@ def test_metrics_arrive_with_their_kinds_and_labels(collector: Collector) -> Non
     assert produced.count == 1 == sum(produced.bucket_counts)
     assert len(produced.bucket_counts) == len(produced.explicit_bounds) + 1
     assert found["kafka_server_kafkaserver_brokerstate"].WhichOneof("data") == "gauge"
+
+
+def test_the_lag_of_a_group_is_exported() -> None:
+    recorded = Recorded()
+
+    async def story(node: Node) -> None:
+        producer = await started(node)
+        recorded.record(node)
+        await producer.client.produce("t", batch("a", "b", "c"))
+        await commit(producer.client, "billing", 1)
+        await asyncio.sleep(22)
+
+    serve_and(story, moldau_http_listener=f"http://:{HTTP_PORT}", **TRANSACTIONS, **SETTINGS)
+    samples, _ = recorded.metrics[-1]
+    lags = {name: (labels, value) for name, labels, value in samples if name.startswith("kafka_consumergroup_group_")}
+    assert lags["kafka_consumergroup_group_sum_lag"] == ((("group", "billing"), ("kind", "classic")), 2)
+    assert lags["kafka_consumergroup_group_lag"] == ((("group", "billing"), ("topic", "t"), ("partition", "0")), 2)
+
+
+def test_an_export_adds_every_sample_that_a_page_adds() -> None:
+    """`add_chosen` calls `add`."""
+    adding = {name for name in vars(Page) if name.startswith("add")} - {"add_chosen"}
+    assert adding <= vars(Samples).keys()
 
 
 def test_a_slow_request_is_a_trace_of_its_stages(collector: Collector) -> None:
