@@ -90,14 +90,15 @@ def target_of(partition: PartitionRegistration) -> list[int]:
 
 
 def planned_moves(
-    found: BrokerReplicas, node_id: int, heirs: Sequence[int], count_max: int
+    found: BrokerReplicas, node_id: int, heirs: Sequence[int], in_progress_max: int
 ) -> Iterator[tuple[str, int, list[int]]]:
-    """Choose the next moves, at most `count_max`. Yields topic, partition index and the new replicas of the partition.
+    """Choose the next moves, so that at most `in_progress_max` partitions move at a time, with those that an operator
+    moves. Yields topic, partition index and the new replicas of the partition.
 
     Broker `node_id` is replaced by an heir without a replica of the partition, the one with the fewest replicas in all.
     If every heir has a replica of it, the partition gets one replica fewer.
     """
-    for topic, index, partition in found.to_move[:count_max]:
+    for topic, index, partition in found.to_move[: max(0, in_progress_max - found.moving)]:
         target = target_of(partition)
         free = [heir for heir in heirs if heir not in target]
         if free:
@@ -192,7 +193,7 @@ class Departure:
         """
         heirs = self._serving_heirs()
         topics: dict[str, ReassignableTopic] = {}
-        for name, index, target in planned_moves(found, self._node_id, heirs, MOVES_IN_PROGRESS_MAX - found.moving):
+        for name, index, target in planned_moves(found, self._node_id, heirs, MOVES_IN_PROGRESS_MAX):
             partition = ReassignablePartition(partition_index=index, replicas=target)
             topics.setdefault(name, ReassignableTopic(name=name)).partitions.append(partition)
         if not topics:

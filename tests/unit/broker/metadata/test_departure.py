@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from moldau.broker.metadata.departure import BrokerReplicas, planned_moves, replicas_of_broker, target_of
+from moldau.broker.metadata.departure import (
+    MOVES_IN_PROGRESS_MAX,
+    BrokerReplicas,
+    planned_moves,
+    replicas_of_broker,
+    target_of,
+)
 from moldau.kraft.image.metadata_image import MetadataDelta, MetadataImage, Provenance
 from moldau.kraft.image.topics import PartitionRegistration
 from moldau.protocol.records.metadata import PartitionRecord, TopicRecord
@@ -10,8 +16,8 @@ from moldau.protocol.records.metadata import PartitionRecord, TopicRecord
 LEAVER = 3
 
 
-def image(*partitions: list[int], removing: list[int] | None = None) -> MetadataImage:
-    """A topic with these replicas; `removing`: those that the first partition loses."""
+def image(*partitions: list[int], removing: list[int] | None = None, removing_count: int = 1) -> MetadataImage:
+    """A topic with these replicas; `removing`: those that each of the first partitions loses."""
     delta = MetadataDelta(MetadataImage())
     delta.replay(TopicRecord(name="orders", topic_id=bytes(15) + b"\1"))
     for index, replicas in enumerate(partitions):
@@ -21,7 +27,7 @@ def image(*partitions: list[int], removing: list[int] | None = None) -> Metadata
                 topic_id=bytes(15) + b"\1",
                 replicas=replicas,
                 isr=replicas,
-                removing_replicas=removing if removing and index == 0 else [],
+                removing_replicas=removing if removing and index < removing_count else [],
                 adding_replicas=[],
                 leader=replicas[0],
                 leader_epoch=0,
@@ -36,8 +42,8 @@ def of(found: MetadataImage) -> BrokerReplicas:
     return [*replicas_of_broker(found, LEAVER)][-1]
 
 
-def moved(found: MetadataImage, heirs: list[int], count_max: int = 20) -> dict[int, list[int]]:
-    return {index: target for _, index, target in planned_moves(of(found), LEAVER, heirs, count_max)}
+def moved(found: MetadataImage, heirs: list[int], in_progress_max: int = MOVES_IN_PROGRESS_MAX) -> dict[int, list[int]]:
+    return {index: target for _, index, target in planned_moves(of(found), LEAVER, heirs, in_progress_max)}
 
 
 def test_each_replica_goes_to_the_heir_that_has_the_fewest_and_keeps_its_place() -> None:
@@ -48,7 +54,14 @@ def test_each_replica_goes_to_the_heir_that_has_the_fewest_and_keeps_its_place()
 def test_only_so_many_move_at_a_time_and_those_under_way_are_counted() -> None:
     found = image([1, 3], [3], [3], removing=[3])
     assert (of(found).moving, of(found).count) == (1, 3)
-    assert moved(found, [1], count_max=1) == {1: [1]}
+    assert moved(found, [1], in_progress_max=2) == {1: [1]}
+
+
+def test_no_move_begins_while_more_partitions_move_than_may() -> None:
+    moving = MOVES_IN_PROGRESS_MAX + 5
+    found = image(*[[1, 3]] * moving, *[[3]] * 100, removing=[3], removing_count=moving)
+    assert (of(found).moving, of(found).count) == (moving, moving + 100)
+    assert moved(found, [1]) == {}
 
 
 def test_an_heir_that_has_a_replica_gets_no_second_one() -> None:
