@@ -401,6 +401,9 @@ class ClusterReader:
             )
             response = await self._ask(self._leader(partition), request)
             assert isinstance(response, FetchResponse)
+            if not response.responses and response.throttle_time_ms:
+                await asyncio.sleep(response.throttle_time_ms / 1000)
+                continue
             data = response.responses[0].partitions[0]
             self._refuse(data.error_code, f"{name} cannot be read at offset {position}")
             records = data.records

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
 from functools import partial
 from itertools import islice
@@ -33,7 +34,8 @@ def fetch(
     is_committed: bool = False,
 ) -> dict[Partition, PartitionData]:
     """Fetch partitions from one broker, each from its offset in `positions` on: about `size_max` bytes of each
-    partition at most. The caller must check the error code of each partition. Raises `TransientError` and `Failure`.
+    partition at most. If the broker throttles the client, it waits as long as the broker says, and fetches again. The
+    caller must check the error code of each partition. Raises `TransientError` and `Failure`.
     """
     topics: dict[str, list[FetchPartition]] = {}
     for (topic, partition), offset in positions.items():
@@ -46,8 +48,12 @@ def fetch(
         isolation_level=int(is_committed),
         topics=[FetchTopic(topic=name, partitions=each) for name, each in topics.items()],
     )
-    reply = client.ask_broker(leader, request, FetchResponse, version=VERSION, wait_ms=wait_ms)
-    client.check(reply.error_code, None, "the fetch")
+    while True:
+        reply = client.ask_broker(leader, request, FetchResponse, version=VERSION, wait_ms=wait_ms)
+        client.check(reply.error_code, None, "the fetch")
+        if reply.responses or not reply.throttle_time_ms:
+            break
+        time.sleep(reply.throttle_time_ms / 1000)  # A throttled client gets a response without partitions (KIP-219).
     return {(topic.topic, each.partition_index): each for topic in reply.responses for each in topic.partitions}
 
 

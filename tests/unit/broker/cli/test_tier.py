@@ -112,6 +112,18 @@ def test_status_shows_both_tiers() -> None:
     serve_tiered(story)
 
 
+def test_a_throttled_command_waits_and_goes_on() -> None:
+    async def story(node: Node) -> None:
+        await filled(node)
+        client = await node.connect()
+        await client.set_quota("consumer_byte_rate", 100, user=None)
+        for _ in range(2):
+            assert await show_status(command := over(node, "status", "--json")) == 0
+            assert len(command.objects) == 1
+
+    serve_tiered(story)
+
+
 @pytest.mark.parametrize("has_broker", [True, False])
 def test_verify_names_what_is_damaged_or_missing(has_broker: bool) -> None:
     async def story(node: Node) -> None:
