@@ -3,8 +3,8 @@ coordinators.
 
     Cluster ──▶ BrokerConnection (tables/client/): one for each broker, one request after the other
 
-A request that fails because a leader or coordinator is moving is repeated until the timeout. Any other failure raises
-`Failure` at once.
+A request that fails because a leader or coordinator is moving, or because a broker that this client has reached before
+is away, is repeated until the timeout. Any other failure raises `Failure` at once.
 """
 
 from __future__ import annotations
@@ -58,6 +58,12 @@ HOST_MISMATCHES: Final = (62, 64)
 """X509_V_ERR_HOSTNAME_MISMATCH and X509_V_ERR_IP_ADDRESS_MISMATCH of OpenSSL."""
 
 
+class BrokerAway(Failure):
+    """A broker that was reached before cannot be reached. It may restart, or the cluster may give its partitions to
+    other brokers.
+    """
+
+
 class Client:
     """A client of a cluster for one command. Its calls block."""
 
@@ -68,6 +74,8 @@ class Client:
         self.brokers: dict[int, Address] = {}
         self.racks: dict[int, str | None] = {}
         self._connections: dict[Address, BrokerConnection] = {}
+        self._reached: set[Address] = set()
+        """The brokers to which this client has had a connection."""
         self._answered: set[BrokerConnection] = set()
         """The connections on which a request was answered."""
         self._closed_at_once = 0
@@ -111,15 +119,18 @@ class Client:
 
     def retry(self, what: str, attempt: Callable[[], T]) -> T:
         """Call `attempt` and return its result. It is called again, until the timeout, while it raises `TransientError`
-        or loses the connection. Raises `Failure`; `what` names the subject in its message.
+        or `BrokerAway`, or loses the connection. So it must look the leader or coordinator up each time. Raises
+        `Failure`; `what` names the subject in its message.
         """
         deadline = time.monotonic() + self.settings.timeout_s
         while True:
             try:
                 return attempt()
-            except (TransientError, Disconnected) as problem:
+            except (TransientError, Disconnected, BrokerAway) as problem:
                 self.forget()
                 if time.monotonic() + BACKOFF_S > deadline:
+                    if isinstance(problem, BrokerAway):
+                        raise
                     raise Failure(
                         f"{what}: {problem}, for {self.settings.timeout_s:g} s", status=EXIT_UNREACHABLE
                     ) from None
@@ -232,7 +243,8 @@ class Client:
             except Failure as failed:
                 if failed.status != EXIT_UNREACHABLE:
                     raise
-                problem = problem or failed
+                if problem is None or isinstance(failed, BrokerAway):
+                    problem = failed
         assert problem is not None
         raise problem
 
@@ -240,6 +252,7 @@ class Client:
         connection = self._connections.get(address)
         if connection is None:
             connection = self._connections[address] = self._connect(address)
+            self._reached.add(address)
         return connection
 
     def _connect(self, address: Address) -> BrokerConnection:
@@ -275,7 +288,8 @@ class Client:
             remedy = "is a node running there, and is --bootstrap-server right?"
         else:
             remedy = "is --bootstrap-server right?"
-        return Failure(f"no broker answers at {address} ({said}): {remedy}", status=EXIT_UNREACHABLE)
+        kind = BrokerAway if address in self._reached else Failure
+        return kind(f"no broker answers at {address} ({said}): {remedy}", status=EXIT_UNREACHABLE)
 
     @property
     def _fits(self) -> str:

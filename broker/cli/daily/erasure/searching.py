@@ -89,11 +89,12 @@ def log_bounds(client: Client, keys: list[Partition]) -> dict[Partition, tuple[i
     return {key: (starts[key], ends[key]) for key in keys}
 
 
-def records_at(client: Client, node_id: int, key: Partition, start: int, end: int) -> Iterator[Record]:
-    """Fetch the records of a partition from offset `start` to `end` (exclusive), from the replica on one broker.
-    Records of aborted transactions are included. Raises `Failure`.
+def records_at(client: Client, node_id: int | None, key: Partition, start: int, end: int) -> Iterator[Record]:
+    """Fetch the records of a partition from offset `start` to `end` (exclusive), from the replica on the broker
+    `node_id`, or from the leader if it is None. Records of aborted transactions are included. Raises `Failure`.
     """
-    what, position, empty_reads = f"{key[0]}-{key[1]} at broker {node_id}", start, 0
+    where = "its leader" if node_id is None else f"broker {node_id}"
+    what, position, empty_reads = f"{key[0]}-{key[1]} at {where}", start, 0
     while position < end:
         attempt = partial(_fetched, client, node_id, key, position)
         answer = client.retry(what, attempt)
@@ -111,8 +112,9 @@ def records_at(client: Client, node_id: int, key: Partition, start: int, end: in
             raise Failure(f"{what} gives nothing from offset {position} on: it has not carried out an erase order yet")
 
 
-def _fetched(client: Client, node_id: int, key: Partition, position: int) -> PartitionData:
-    answer = fetch(client, node_id, {key: position}, wait_ms=WAIT_MS)[key]
+def _fetched(client: Client, node_id: int | None, key: Partition, position: int) -> PartitionData:
+    broker = client.leader_of(key) if node_id is None else node_id
+    answer = fetch(client, broker, {key: position}, wait_ms=WAIT_MS)[key]
     if answer.error_code != ErrorCode.OFFSET_OUT_OF_RANGE:
         client.check(answer.error_code, None, f"{key[0]}-{key[1]}")
     return answer

@@ -12,7 +12,7 @@ from moldau.broker.cli.daily.failures import Failure, WrongArguments, raise_wron
 from moldau.broker.cli.daily.groups.changes import EMPTY_STATES, commit
 from moldau.broker.cli.daily.groups.listing import CLASSIC, SHARE, Group, all_groups, committed_offsets
 from moldau.broker.cli.daily.placement.named import named_partitions
-from moldau.broker.cli.daily.records.fetching import bytes_of, fetch, records_from
+from moldau.broker.cli.daily.records.fetching import bytes_of, fetch_from_leaders, records_from
 from moldau.broker.cli.daily.records.printing import CSV_COLUMNS, FieldsSeen, Place, filter_of, formatter_of
 from moldau.broker.cli.daily.session import Session
 from moldau.broker.cli.daily.times import is_offset, time_ms
@@ -185,20 +185,20 @@ class Reading:
         self.is_at_end = True
         by_leader = client.retry("the leaders", partial(client.grouped_by_leader, self.positions))
         wait_ms = WAIT_MS // len(by_leader)
-        for leader, keys in by_leader.items():
+        for keys in by_leader.values():
             part = {key: self.positions[key] for key in keys}
-            for key, answer in sorted(self._fetched(leader, part, wait_ms).items(), key=lambda each: each[0]):
+            for key, answer in sorted(self._fetched(part, wait_ms).items(), key=lambda each: each[0]):
                 if not printing.is_done:
                     self._take(key, answer, printing)
 
-    def _fetched(self, leader: int, part: dict[Partition, int], wait_ms: int) -> dict[Partition, PartitionData]:
-        """Fetch from one leader, and return its answer for each partition. A partition whose next batch did not fit
-        into the response is fetched again alone.
+    def _fetched(self, part: dict[Partition, int], wait_ms: int) -> dict[Partition, PartitionData]:
+        """Fetch partitions of one leader, and return its answer for each partition. A partition whose next batch did
+        not fit into the response is fetched again alone.
         """
         client, what = self._client, "the records"
 
         def attempt(wanted: dict[Partition, int], wait: int) -> dict[Partition, PartitionData]:
-            answers = fetch(client, leader, wanted, wait_ms=wait, is_committed=self._is_committed)
+            answers = fetch_from_leaders(client, wanted, wait_ms=wait, is_committed=self._is_committed)
             for (topic, partition), answer in answers.items():
                 if answer.error_code != ErrorCode.OFFSET_OUT_OF_RANGE:
                     client.check(answer.error_code, None, f"{topic}-{partition}")

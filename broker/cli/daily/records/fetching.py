@@ -57,6 +57,19 @@ def fetch(
     return {(topic.topic, each.partition_index): each for topic in reply.responses for each in topic.partitions}
 
 
+def fetch_from_leaders(
+    client: Client, positions: Mapping[Partition, int], *, wait_ms: int = 0, is_committed: bool = False
+) -> dict[Partition, PartitionData]:
+    """Fetch partitions from their leaders, as `fetch` does. It is the attempt of a `Client.retry`, and each one asks
+    the leaders of its time.
+    """
+    found: dict[Partition, PartitionData] = {}
+    for leader, keys in client.grouped_by_leader(positions).items():
+        part = {key: positions[key] for key in keys}
+        found |= fetch(client, leader, part, wait_ms=wait_ms, is_committed=is_committed)
+    return found
+
+
 def records_from(fetched: PartitionData, offset: int, *, is_committed: bool = False) -> Iterator[Record]:
     """The records of a fetched partition from `offset` on, without control records. If `is_committed`, those of aborted
     transactions are left out. Raises `MalformedMessage`.
@@ -84,12 +97,12 @@ def first_timestamps(client: Client, positions: Mapping[Partition, int]) -> dict
     record, or if the user may not read it. Raises `Failure`.
     """
     found: dict[Partition, int] = {}
-    for leader, keys in client.retry("the leaders", lambda: client.grouped_by_leader(positions)).items():
+    for keys in client.retry("the leaders", lambda: client.grouped_by_leader(positions)).values():
         left = {key: positions[key] for key in keys}
         count = TOGETHER
         while left:
             part = dict(islice(left.items(), count))
-            fetched = client.retry("fetch", partial(fetch, client, leader, part))
+            fetched = client.retry("fetch", partial(fetch_from_leaders, client, part))
             moved = 0
             for key, offset in part.items():
                 first, following = _first_record(fetched[key], offset)

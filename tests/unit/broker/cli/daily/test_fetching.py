@@ -34,3 +34,50 @@ def test_a_throttled_reader_waits_and_fetches_again(
     assert throttled_at_first(RECORDS, 2).run(monkeypatch, "erase", "t", "--key", "k", "--json") == 0
     (row,) = map(json.loads, capsys.readouterr().out.splitlines())
     assert row == {"topic": "t", "partition": 0, "records": 2}
+
+
+@pytest.mark.parametrize("words", [("consume", "t", "-n", "2"), ("erase", "t", "--key", "k", "--json")])
+@pytest.mark.parametrize("end", ["stops", "loses the replica"])
+def test_a_reader_goes_on_at_the_new_leader(
+    end: str, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def answer(node_id: int, request: FetchRequest) -> FetchResponse:
+        if request.topics[0].partitions[0].fetch_offset == 0:
+            stage.leaders = [1]
+            stage.down = {2} if end == "stops" else set()
+            return fetched(request, 4, RECORDS)
+        if node_id == 2:
+            return fetched(request, 4, error=ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return fetched(request, 4, build_batch([Record(b"k", b"three"), Record(b"k", b"four")], base_offset=2))
+
+    monkeypatch.setattr(client, "BACKOFF_S", 0.001)
+    stage = StagedBrokers({FetchRequest: answer}, leaders=[2], end=4)
+    stage.nodes = {1, 2}
+    assert stage.run(monkeypatch, *words, *(["-n", "4"] if words[0] == "consume" else [])) == 0
+    said = capsys.readouterr()
+    assert said.err.count("moldau:") == 0
+    assert said.out == "one\ntwo\nthree\nfour\n" if words[0] == "consume" else '"records": 4' in said.out
+    assert {node_id for node_id, _ in stage.of(FetchRequest)} == {1, 2}
+
+
+@pytest.mark.parametrize("comes_back", [True, False])
+def test_a_reader_waits_for_the_restart_of_the_only_broker(
+    comes_back: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def answer(_: int, request: FetchRequest) -> FetchResponse:
+        if request.topics[0].partitions[0].fetch_offset:
+            return fetched(request, 9, build_batch([Record(b"k", b"three")], base_offset=2))
+        stage.down = {1}
+        return fetched(request, 9, RECORDS)
+
+    def sleep(_: float) -> None:
+        stage.down = set() if comes_back else {1}
+
+    monkeypatch.setattr("time.sleep", sleep)
+    stage = StagedBrokers({FetchRequest: answer}, end=9)
+    assert stage.run(monkeypatch, "consume", "t", "--from", "0", "-n", "3", "--timeout", "0.2") == (
+        0 if comes_back else 5
+    )
+    said = capsys.readouterr()
+    assert said.out.startswith("one\ntwo\n")
+    assert said.err.startswith("" if comes_back else "moldau: no broker answers at broker:1 (Connection refused)")
