@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Container
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -21,6 +21,7 @@ from moldau.broker.console.record_reading import ReadBudget, ReadRecords, Record
 from moldau.broker.console.topic_pages import INTERNAL, visible_topic
 from moldau.broker.runtime.limited_work import WorkProcessEnded
 from moldau.kraft.image.topics import Topic
+from moldau.protocol.errors import ErrorCode
 from moldau.security.access import AclOperation, ResourceKind
 from moldau.tables.values.masks import Masks, mask_rule
 
@@ -103,7 +104,7 @@ async def describe_records(visit: PageRequest) -> RecordList:
     froms = await offsets_of(visit.client, keys, at) if begin == TIME else {}
     budget = ReadBudget(PAGE_BYTES, PAGE_EXPANDED, visit.ports.environment.monotonic_ms() + PAGE_MS)
     reader = RecordReader(visit.client, wanted, budget)
-    errors = [f"the leader of {name}-{key[1]} does not answer" for key in keys if key not in ends]
+    errors = _unread(topic, keys) + _away(keys, ends)
 
     async def read(key: Partition) -> ReadRecords:
         first, end = starts[key], ends[key]
@@ -285,6 +286,19 @@ def partitions_of(visit: PageRequest, topic: Topic, most: int = PARTITIONS_MAX) 
     return [(topic.name, index) for index in sorted(topic.partitions)[:most]]
 
 
+def _unread(topic: Topic, keys: list[Partition]) -> list[str]:
+    """A line for the user if the topic has too many partitions to read all of them."""
+    is_cut = len(keys) == PARTITIONS_MAX < len(topic.partitions)
+    return (
+        [f"partitions 0 to {keys[-1][1]} of {len(topic.partitions)} are read: others by their number"] if is_cut else []
+    )
+
+
+def _away(keys: list[Partition], known: Container[Partition]) -> list[str]:
+    """The lines for the user about the partitions that are not in `known`, because their leaders do not answer."""
+    return [f"the leader of {topic}-{index} does not answer" for topic, index in keys if (topic, index) not in known]
+
+
 # The search
 
 
@@ -304,8 +318,7 @@ async def search_records(visit: PageRequest, last_event_id: str = "") -> AsyncIt
     starts, ends = await ranges_of(visit, keys, wanted)
     visit.refuse_unasked()
     ranges = {key: (starts[key], ends[key]) for key in keys if key in starts and key in ends}
-    errors = [f"the leader of {name}-{key[1]} does not answer" for key in keys if key not in ranges]
-    search = Search(visit.client, wanted, ranges, limit, begin == NEWEST, errors)
+    search = Search(visit.client, wanted, ranges, limit, begin == NEWEST, _away(keys, ranges))
 
     async def events() -> AsyncIterator[bytes]:
         async for seen in search.events():
@@ -329,12 +342,11 @@ async def tail_records(visit: PageRequest, last_event_id: str) -> AsyncIterator[
     topic = visible_topic(visit, name)
     visit.require(AclOperation.READ, ResourceKind.TOPIC, name)
     wanted, keys = await wanted_of(visit, name), partitions_of(visit, topic)
-    isolation = int(wanted.is_committed)
-    offsets = await offsets_of(visit.client, keys, LATEST, isolation)
-    for index, offset in _resumed(last_event_id).items():
-        if (name, index) in offsets:
-            offsets[name, index] = min(offset, offsets[name, index])
-    return _events(visit, offsets, wanted)
+    ends = await offsets_of(visit.client, keys, LATEST, int(wanted.is_committed))
+    resumed = {(name, index): offset for index, offset in _resumed(last_event_id).items() if (name, index) in keys}
+    offsets = {key: min(resumed.get(key, OFFSET_MAX), ends.get(key, OFFSET_MAX)) for key in keys}
+    offsets = {key: offset for key, offset in offsets.items() if offset < OFFSET_MAX}
+    return _events(visit, keys, offsets, _unread(topic, keys), wanted)
 
 
 def _resumed(last_event_id: str) -> dict[int, int]:
@@ -348,31 +360,41 @@ def _resumed(last_event_id: str) -> dict[int, int]:
     return found
 
 
-async def _events(visit: PageRequest, offsets: dict[Partition, int], wanted: RecordFilter) -> AsyncIterator[bytes]:
+async def _events(
+    visit: PageRequest, keys: list[Partition], offsets: dict[Partition, int], notes: list[str], wanted: RecordFilter
+) -> AsyncIterator[bytes]:
+    """The events of a live tail. It begins a partition at its offset in `offsets`, or if it has none, because the
+    leader did not answer yet, at the end that the leader reports first. Each event has the lines `notes`.
+    """
     environment = visit.ports.environment
     deadline_ms = environment.monotonic_ms() + TAIL_MS
     left = TAIL_BYTES
+    told: list[str] = []
     yield b"retry: 1000\n\n"
     while environment.monotonic_ms() < deadline_ms and left > 0:
         await asyncio.sleep(TAIL_WAIT_MS / 1000)
         # One look at the ends of all partitions: those without new records are not asked for any.
-        ends = await offsets_of(visit.client, offsets, LATEST, int(wanted.is_committed))
+        ends = await offsets_of(visit.client, keys, LATEST, int(wanted.is_committed))
         records: list[ShownRecord] = []
         left_out = 0
-        errors = []
+        away = notes + _away(keys, ends)
+        errors = list(away)
         for key, end in ends.items():
-            if end == offsets[key]:
+            offset = offsets.setdefault(key, end)
+            if end == offset:
                 continue
-            piece = await _piece(visit, key, offsets[key], end, wanted)
-            records = newest_records(records + piece.records)
+            piece = await _piece(visit, key, offset, end, wanted)
+            found = records + piece.records
+            records = newest_records(found)
             offsets[key] = piece.next_offset
-            left_out += piece.left_out
+            left_out += piece.left_out + len(found) - len(records)
             left -= piece.size
             if piece.error:
                 errors.append(f"{key[0]}-{key[1]}: {piece.error}")
-        if not records and not left_out and not errors:
+        if not records and not left_out and errors == told:
             yield b": nothing new\n\n"
             continue
+        told = away
         event = {"records": records, "left_out": left_out, "errors": errors}
         at = ",".join(f"{index}:{offset}" for (_, index), offset in offsets.items())
         yield f"id: {at}\ndata: {json.dumps(event, default=as_json)}\n\n".encode()
@@ -401,6 +423,10 @@ async def _piece(visit: PageRequest, key: Partition, offset: int, end: int, want
         skipped = end - TAIL_ROWS - offset
         offset += skipped
     fetched = await fetch(visit.client, key, offset, TAIL_PIECE, int(wanted.is_committed))
+    if fetched is not None and fetched.error == ErrorCode.OFFSET_OUT_OF_RANGE:
+        # Records were deleted before the tail resumed, or got to them.
+        start = max((await offsets_of(visit.client, [key], EARLIEST)).get(key, offset), offset)
+        return _Tail([], start, 0, skipped + start - offset)
     if fetched is None or fetched.error:
         return _Tail([], offset, 0, skipped)
     size = len(fetched.records)

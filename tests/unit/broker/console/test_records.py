@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -13,6 +14,7 @@ from moldau.broker.console.decoding.fields import field_test
 from moldau.broker.console.decoding.texts import bytes_as_text, escape_unprintable
 from moldau.protocol.compression import Codec
 from moldau.protocol.errors import ErrorCode
+from moldau.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from moldau.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -188,6 +190,87 @@ def test_a_tail_that_is_far_behind_skips_records_only_if_all_are_asked_for(wante
         await client.produce("orders", build_batch([found] + [Record(None, b"x", 1)] * 1_100))
         ((_, seen),) = await events(f"/topics/orders/records/tail?{wanted}", 1, "0:0")
         assert any("wanted" in each for each in seen) == bool(wanted)
+
+    serve_and(story, **SETTINGS)
+
+
+async def tailed(path: str, count: int, last_id: str = "") -> list[dict[str, Any]]:
+    """The data of the first events of a live tail."""
+    reader, writer = await asyncio.open_connection(HOST, HTTP_PORT, limit=1 << 24)
+    writer.write(f"GET {path} HTTP/1.1\r\nHost: {HOST}\r\nLast-Event-ID: {last_id}\r\n\r\n".encode())
+    found: list[dict[str, Any]] = []
+    while len(found) < count:
+        line = (await reader.readline()).decode()
+        if line.startswith("data: "):
+            found.append(json.loads(line.removeprefix("data: ")))
+    writer.close()
+    return found
+
+
+def test_a_tail_counts_the_records_that_it_leaves_out_of_all_partitions() -> None:
+    async def story(node: Node) -> None:
+        client = await node.connect()
+        await client.create("orders", 2)
+        for partition in range(2):
+            await client.produce("orders", batch(*map(str, range(80))), partition=partition)
+        (event,) = await tailed("/topics/orders/records/tail", 1, "0:0,1:0")
+        assert (len(event["records"]), event["left_out"], event["errors"]) == (100, 60, [])
+
+    serve_and(story, **SETTINGS)
+
+
+def test_a_tail_follows_a_partition_whose_leader_answers_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    offsets_of, away = record_pages.offsets_of, {("orders", 1)}
+
+    async def answered(*given: Any) -> dict[tuple[str, int], int]:
+        return {key: offset for key, offset in (await offsets_of(*given)).items() if key not in away}
+
+    async def story(node: Node) -> None:
+        client = await node.connect()
+        await client.create("orders", 2)
+        for last_id, count, seen in (("", 3, ["new"]), ("1:0", 2, ["old", "new"])):
+            reading = asyncio.ensure_future(tailed("/topics/orders/records/tail", count, last_id))
+            await asyncio.sleep(3)
+            if not last_id:
+                await client.produce("orders", batch("old"), partition=1)
+            away.clear()
+            await asyncio.sleep(1)
+            if not last_id:
+                await client.produce("orders", batch("new"), partition=1)
+            first, *others = await reading
+            assert first == {"records": [], "left_out": 0, "errors": ["the leader of orders-1 does not answer"]}
+            told = [each["value"]["text"] for event in others for each in event["records"]]
+            assert (told, others[0]["errors"]) == (seen, [])
+            away.add(("orders", 1))
+
+    monkeypatch.setattr(record_pages, "offsets_of", answered)
+    serve_and(story, **SETTINGS)
+
+
+def test_a_tail_that_resumes_at_deleted_records_goes_on_behind_them() -> None:
+    async def story(node: Node) -> None:
+        client = await node.connect()
+        await client.create("orders")
+        await client.produce("orders", batch("a", "b", "c"))
+        wish = DeleteRecordsPartition(partition_index=0, offset=2)
+        topic = DeleteRecordsTopic(name="orders", partitions=[wish])
+        await client.ask(DeleteRecordsRequest(topics=[topic], timeout_ms=1_000), 2)
+        first, second = await tailed("/topics/orders/records/tail", 2, "0:0")
+        assert (first["records"], first["left_out"]) == ([], 2)
+        assert [each["value"]["text"] for each in second["records"]] == ["c"]
+
+    serve_and(story, **SETTINGS)
+
+
+def test_a_page_and_a_tail_say_which_partitions_they_leave_out() -> None:
+    async def story(node: Node) -> None:
+        client = await node.connect()
+        await client.create("orders", 65)
+        said = ["partitions 0 to 63 of 65 are read: others by their number"]
+        assert (await json_of("/topics/orders/records"))["errors"] == said
+        assert (await json_of("/topics/orders/records?partition=64"))["errors"] == []
+        (event,) = await tailed("/topics/orders/records/tail", 1)
+        assert event["errors"] == said
 
     serve_and(story, **SETTINGS)
 
