@@ -27,8 +27,12 @@ UNSENT_SIZE_MAX: Final = 1 << 25
 is closed.
 """
 SEND_TIMEOUT_S: Final = 10
-"""The time (s) after which a connection is closed, unless its response is a stream. A stream ends if its client has not
-read for this time.
+"""The time (s) after which a connection is closed. It begins anew with the response to a request that changes
+something. A stream only ends if its client has not read for this time.
+"""
+CHANGE_TIMEOUT_S: Final = 60
+"""The time (s) after which the connection of a request that changes something is closed if there is no response. It is
+longer than the timeouts of the requests that the change sends to the cluster.
 """
 CONNECTIONS_MAX: Final = 32
 """The maximum number of connections. A scraper needs one, and a probe another.
@@ -213,7 +217,7 @@ class HttpConnection(asyncio.Protocol):
         self.address = peer[0] if isinstance(peer, tuple) else ""
         self._server.close_surplus_connection()
         self._server.connections[self] = None
-        self._timer = self._server.loop.call_later(SEND_TIMEOUT_S, self.give_up)
+        self._give_up_after(SEND_TIMEOUT_S)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
@@ -257,6 +261,12 @@ class HttpConnection(asyncio.Protocol):
         """
         if self._transport is not None:
             self._transport.abort()
+
+    def _give_up_after(self, seconds: float) -> None:
+        """Start the timer of the connection, or start it anew."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._server.loop.call_later(seconds, self.give_up)
 
     def _read_head(self, data: bytes) -> bytes:
         """Parse received bytes up to the size limit of the head. Returns the bytes past the limit. h11 itself refuses a
@@ -316,6 +326,8 @@ class HttpConnection(asyncio.Protocol):
             return
         if request.method in READING:
             self._reading = asyncio.current_task()
+        else:
+            self._give_up_after(CHANGE_TIMEOUT_S)
         try:
             answer = await handler(request)
             if not isinstance(answer, StreamResponse):
@@ -365,6 +377,8 @@ class HttpConnection(asyncio.Protocol):
     def _answer(self, answer: HttpResponse) -> None:
         if self._transport is None:
             return
+        if self._reading is None:
+            self._give_up_after(SEND_TIMEOUT_S)
         body = answer.body.encode() if isinstance(answer.body, str) else answer.body
         headers = [
             ("Content-Type", answer.content_type),

@@ -11,6 +11,7 @@ import pytest
 
 from moldau.broker.config.listeners import HttpAddress, read_http_address
 from moldau.broker.http.server import (
+    CHANGE_TIMEOUT_S,
     CONNECTIONS_MAX,
     HEAD_SIZE_MAX,
     SEND_TIMEOUT_S,
@@ -234,6 +235,35 @@ def test_a_request_that_changes_nothing_ends_with_its_connection(method: str, ca
         assert slow.cancelled == cancelled
 
     talk(conversation, slow)
+
+
+class Late(Slow):
+    """A handler that ends after half a minute."""
+
+    async def __call__(self, request: HttpRequest) -> HttpResponse:
+        await asyncio.sleep(30)
+        return plain_response(200, "done")
+
+
+def test_a_change_may_take_as_long_as_its_requests_to_the_cluster() -> None:
+    async def conversation() -> None:
+        assert (await said(b"POST /slow HTTP/1.1\r\nHost: a\r\n\r\n")).endswith("done\n")
+        with pytest.raises(ConnectionError):
+            assert await said(b"GET /slow HTTP/1.1\r\nHost: a\r\n\r\n") == ""
+            raise ConnectionResetError
+
+    talk(conversation, Late())
+
+
+def test_a_change_without_an_end_is_cut_off() -> None:
+    async def conversation() -> None:
+        began = asyncio.get_running_loop().time()
+        with pytest.raises(ConnectionError):
+            assert await said(b"POST /slow HTTP/1.1\r\nHost: a\r\n\r\n") == ""
+            raise ConnectionResetError
+        assert CHANGE_TIMEOUT_S <= asyncio.get_running_loop().time() - began < CHANGE_TIMEOUT_S + 1
+
+    talk(conversation, Slow())
 
 
 class Holder:
