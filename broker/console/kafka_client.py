@@ -67,6 +67,20 @@ class Unanswered(Exception):
     """Raised if a broker gave no response. The message names the broker."""
 
 
+async def response_when_complete(response: object) -> object:
+    """Return the response of a handler: `response` itself, or the result of a `Pending` that completes later. The
+    caller may be cancelled before, because its browser leaves.
+    """
+    waiting: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+
+    def complete(answer: object) -> None:
+        if not waiting.done():
+            waiting.set_result(answer)
+
+    call_with_response(response, complete)
+    return await waiting
+
+
 class KafkaClient:
     """A client that sends requests as one user of the console."""
 
@@ -92,18 +106,11 @@ class KafkaClient:
         line = APIS[spec_of(type(request)).key or 0]
         served = self.ports.listener.routes[line.key].last_version
         version = min(line.last, served) if version is None else version
-        waiting: asyncio.Future[object] = asyncio.get_running_loop().create_future()
-
-        def answered(answer: object) -> None:
-            if not waiting.done():
-                waiting.set_result(answer)
-
         if broker_id is None or broker_id == self.ports.config.node_id:
-            call_with_response(self._serve(line, request, version), answered)
+            answer = await response_when_complete(self._serve(line, request, version))
             await asyncio.sleep(0)  # A page that asks this broker many times must not hold the loop.
         else:
-            call_with_response(self._send(line, request, version, broker_id), answered)
-        answer = await waiting
+            answer = await response_when_complete(self._send(line, request, version, broker_id))
         if isinstance(answer, NoResponseReason):
             raise Unanswered(f"broker {broker_id}: {answer.name.lower().replace('_', ' ')}")
         assert isinstance(answer, response), f"{type(answer).__name__} answers {type(request).__name__}"

@@ -10,7 +10,6 @@ kept. A request that changes something, also a login, must come from a page of t
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import ipaddress
 from binascii import a2b_base64
@@ -21,11 +20,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple, cast
 from moldau.broker.apis.forwarding import StandInConnection
 from moldau.broker.config.sasl import sasl_settings
 from moldau.broker.config.tls import ENCRYPTED
-from moldau.broker.console.kafka_client import CLIENT_ID, ConsolePorts
+from moldau.broker.console.kafka_client import CLIENT_ID, ConsolePorts, response_when_complete
 from moldau.broker.console.page import Refusal
 from moldau.broker.http.server import HttpRequest
 from moldau.broker.network.route import FrameHook, RequestContext, Route
-from moldau.broker.runtime.pending import call_with_response
 from moldau.protocol.schema import spec_of
 from moldau.security.access import Access
 from moldau.security.principal import ANONYMOUS
@@ -263,13 +261,6 @@ class Logins:
         if found:
             return found
         raise Refusal(403, f"the listener offers {', '.join(offered)}: log in with a token")
-
-
-async def response_when_complete(response: object) -> object:
-    """Return the response of a handler: `response` itself, or the result of a `Pending` that completes later."""
-    waiting: asyncio.Future[object] = asyncio.get_running_loop().create_future()
-    call_with_response(response, waiting.set_result)
-    return await waiting
 
 
 def session_id_of(request: HttpRequest) -> str:

@@ -264,3 +264,17 @@ def test_metrics_take_a_token_and_stay_open_where_the_setting_says_so() -> None:
 
     serve_secured_and(token_story, TOKENS)
     serve_secured_and(open_story, {**SECURED, "moldau.metrics.login": "false"})
+
+
+def test_a_program_that_leaves_within_its_refused_login_is_no_bug() -> None:
+    """The listener delays the refusal. An exception in the node fails the simulation."""
+
+    async def story(node: Node) -> None:
+        _, writer = await asyncio.open_connection(HOST, HTTP_PORT)
+        field = f"Authorization: {basic('admin:wrong')}"
+        writer.write(f"GET /metrics HTTP/1.1\r\nHost: {HOST}\r\n{field}\r\n\r\n".encode())
+        await asyncio.sleep(0.5)
+        writer.close()
+        await asyncio.sleep(2)
+
+    serve_secured_and(story, {**SECURED, "connection.failed.authentication.delay.ms": "1000"})
