@@ -9,6 +9,7 @@ import pytest
 
 from moldau.broker.cli.command import main
 from moldau.broker.cli.daily import client
+from moldau.broker.cli.daily.client import EARLIEST, EARLIEST_LOCAL
 from moldau.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from moldau.protocol.messages.list_offsets import (
     ListOffsetsPartitionResponse,
@@ -27,19 +28,20 @@ from moldau.tables.client.connection import Disconnected
 from moldau.tables.client.settings import Address
 
 T = TypeVar("T")
-EARLIEST = -2
 Answer = Callable[[int, Any], object]
 
 
 class StagedBrokers:
-    """A cluster of staged brokers with one topic. Broker n has the address `broker:n`. Metadata, and the ends of
-    partitions from 0 to `end`, are answered by the stage; all other requests by `answers`, functions of the broker's
-    node id and the request, by the type of the request. A function may raise `Disconnected`.
+    """A cluster of staged brokers with one topic. Broker n has the address `broker:n`. Metadata and the offsets of
+    partitions, from 0 to `end` and locally from `local_start` on, are answered by the stage; all other requests by
+    `answers`, functions of the broker's node id and the request, by the type of the request. A function may raise
+    `Disconnected`.
     """
 
     def __init__(
         self, answers: Mapping[type, Answer], *, topic: str = "t", leaders: Iterable[int] = (1,), end: int = 0
     ) -> None:
+        self.local_start = 0
         self.topic = topic
         self.leaders = list(leaders)
         """The leader of each partition, which a test may change."""
@@ -86,12 +88,13 @@ class StagedBrokers:
         return MetadataResponse(brokers=brokers, cluster_id="cluster", topics=[topic])
 
     def _offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
+        known = {EARLIEST: 0, EARLIEST_LOCAL: self.local_start}
         topics = [
             ListOffsetsTopicResponse(
                 name=topic.name,
                 partitions=[
                     ListOffsetsPartitionResponse(
-                        partition_index=each.partition_index, offset=0 if each.timestamp == EARLIEST else self.end
+                        partition_index=each.partition_index, offset=known.get(each.timestamp, self.end)
                     )
                     for each in topic.partitions
                 ],

@@ -44,6 +44,7 @@ T = TypeVar("T")
 Partition = tuple[str, int]
 EARLIEST: Final = -2
 LATEST: Final = -1
+EARLIEST_LOCAL: Final = -4
 GROUP: Final = 0
 """The key type in FindCoordinator for groups."""
 SETTLING: Final = RETRIABLE_ERRORS - {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID}
@@ -196,8 +197,9 @@ class Client:
 
     def offsets(self, wanted: Mapping[Partition, int], *, is_committed: bool = False) -> dict[Partition, int]:
         """For each partition, return the offset of the first record at or after a timestamp (ms), or -1 if there is
-        none. The timestamp `EARLIEST` gives the log start offset, `LATEST` the high watermark, or the last stable
-        offset if `is_committed`. Raises `Failure`.
+        none. The timestamp `EARLIEST` gives the log start offset, `EARLIEST_LOCAL` the first offset that is not in
+        remote storage alone, and `LATEST` the high watermark, or the last stable offset if `is_committed`. Raises
+        `Failure`.
         """
         from moldau.broker.cli.daily.offsets import ask_offsets
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
-from moldau.broker.cli.daily.client import EARLIEST, LATEST, Client, Partition
+from moldau.broker.cli.daily.client import EARLIEST, EARLIEST_LOCAL, LATEST, Client, Partition
 from moldau.broker.cli.daily.failures import Failure, WrongArguments, raise_wrong_arguments
 from moldau.broker.cli.daily.groups.changes import EMPTY_STATES, commit
 from moldau.broker.cli.daily.groups.listing import CLASSIC, SHARE, Group, all_groups, committed_offsets
@@ -19,6 +19,7 @@ from moldau.broker.cli.daily.times import is_offset, time_ms
 from moldau.protocol.batch_iterator import iterate_batches
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.fetch import PartitionData
+from moldau.tables.client.cluster import TransientError
 
 WAIT_MS: Final = 500
 COMMIT_S: Final = 5.0
@@ -192,8 +193,8 @@ class Reading:
                     self._take(key, answer, printing)
 
     def _fetched(self, part: dict[Partition, int], wait_ms: int) -> dict[Partition, PartitionData]:
-        """Fetch partitions of one leader, and return its answer for each partition. A partition whose next batch did
-        not fit into the response is fetched again alone.
+        """Fetch partitions of one leader, and return its answer for each partition. A partition whose next batch is not
+        in the response, because it did not fit or is still read from remote storage, is fetched again alone.
         """
         client, what = self._client, "the records"
 
@@ -204,13 +205,25 @@ class Reading:
                     client.check(answer.error_code, None, f"{topic}-{partition}")
             return answers
 
+        def attempt_alone(key: Partition, position: int, wait: int) -> dict[Partition, PartitionData]:
+            answers = attempt({key: position}, wait)
+            if self._is_cut(answers[key], position) and position < client.offsets({key: EARLIEST_LOCAL})[key]:
+                raise TransientError(f"remote storage has not given offset {position} of {key[0]}-{key[1]}")
+            return answers
+
+        if len(part) == 1:
+            ((key, position),) = part.items()
+            return client.retry(what, partial(attempt_alone, key, position, wait_ms))
         fetched = client.retry(what, partial(attempt, part, wait_ms))
-        if len(part) > 1:
-            for key, answer in list(fetched.items()):
-                has_batch = next(iterate_batches(bytes_of(answer)), None) is not None
-                if not (answer.error_code or has_batch) and part[key] < self._end_of(answer):
-                    fetched |= client.retry(what, partial(attempt, {key: part[key]}, 0))
+        for key, answer in list(fetched.items()):
+            if self._is_cut(answer, part[key]):
+                fetched |= client.retry(what, partial(attempt_alone, key, part[key], 0))
         return fetched
+
+    def _is_cut(self, answer: PartitionData, position: int) -> bool:
+        """Whether an answer has no batch although `position` is before the end."""
+        has_batch = next(iterate_batches(bytes_of(answer)), None) is not None
+        return not (answer.error_code or has_batch) and position < self._end_of(answer)
 
     def _end_of(self, answer: PartitionData) -> int:
         return answer.last_stable_offset if self._is_committed else answer.high_watermark
@@ -223,7 +236,7 @@ class Reading:
             return
         printing.records(key, answer, position, self._ends.get(key), is_committed=self._is_committed)
         batches = list(iterate_batches(bytes_of(answer)))
-        # Without a batch, compaction has left none before the end.
+        # Without a batch, compaction has left none before the end: remote storage has none of these offsets.
         position = max(position, batches[-1][1].last_offset + 1 if batches else self._end_of(answer))
         self.positions[key] = position
         self.is_at_end &= position >= self._end_of(answer)

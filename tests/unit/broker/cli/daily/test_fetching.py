@@ -81,3 +81,29 @@ def test_a_reader_waits_for_the_restart_of_the_only_broker(
     said = capsys.readouterr()
     assert said.out.startswith("one\ntwo\n")
     assert said.err.startswith("" if comes_back else "moldau: no broker answers at broker:1 (Connection refused)")
+
+
+@pytest.mark.parametrize("partitions", [1, 2])
+def test_an_empty_answer_below_the_local_log_is_no_end(
+    partitions: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def answer(_: int, request: FetchRequest) -> FetchResponse:
+        return fetched(request, 2, RECORDS if len(stage.of(FetchRequest)) > 3 else None)
+
+    monkeypatch.setattr(client, "BACKOFF_S", 0.001)
+    stage = StagedBrokers({FetchRequest: answer}, leaders=[1] * partitions, end=2)
+    stage.local_start = 2
+    assert stage.run(monkeypatch, "consume", "t", "--until-end") == 0
+    assert capsys.readouterr() == ("one\ntwo\n" * partitions, "")
+
+
+def test_remote_storage_that_gives_nothing_is_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stage = StagedBrokers({FetchRequest: lambda _, request: fetched(request, 2)}, end=2)
+    assert stage.run(monkeypatch, "consume", "t", "--until-end", "--timeout", "0.2") == 0
+    assert capsys.readouterr().err == "there is no record in t\n", "compaction has removed them"
+    stage.local_start = 2
+    assert stage.run(monkeypatch, "consume", "t", "--until-end", "--timeout", "0.2") == 5
+    said = "moldau: the records: remote storage has not given offset 0 of t-0, for 0.2 s\n"
+    assert capsys.readouterr().err == said
