@@ -96,7 +96,9 @@ class Printing:
         self._out = getattr(stream, "buffer", None)
         self._text = stream
         self.reached: dict[Partition, int] = {}
-        """The offset after the last record that was printed or left out, of each partition."""
+        """The offset up to which each partition is printed or left out."""
+        self.has_records = False
+        """Whether there was a record, printed or left out."""
 
     @property
     def is_done(self) -> bool:
@@ -132,6 +134,7 @@ class Printing:
                 self.write(b"".join(shown))
             if reached is not None:
                 self.reached[key] = reached
+                self.has_records = True
 
 
 class Reading:
@@ -168,7 +171,7 @@ class Reading:
         `rest` is added to the sentence.
         """
         given = self._session.arguments
-        if printing.reached or self._has_told:
+        if printing.has_records or self._has_told:
             return
         which = f" from {given.begin} on" if given.begin else ""
         if given.group is not None:
@@ -229,7 +232,7 @@ class Reading:
         return answer.last_stable_offset if self._is_committed else answer.high_watermark
 
     def _take(self, key: Partition, answer: PartitionData, printing: Printing) -> None:
-        position = self.positions[key]
+        position = begin = self.positions[key]
         if answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             self.is_at_end = False
             self._move(key, position)
@@ -239,6 +242,8 @@ class Reading:
         # Without a batch, compaction has left none before the end: remote storage has none of these offsets.
         position = max(position, batches[-1][1].last_offset + 1 if batches else self._end_of(answer))
         self.positions[key] = position
+        if position > begin and not printing.is_done:  # A group commits markers and gaps too, as Java's consumer does.
+            printing.reached[key] = min(position, self._ends.get(key, position))
         self.is_at_end &= position >= self._end_of(answer)
         if self._is_over(key, position):
             del self.positions[key]

@@ -9,6 +9,9 @@ import pytest
 from moldau.broker.cli.daily import client
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.fetch import FetchRequest, FetchResponse
+from moldau.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from moldau.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from moldau.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from moldau.protocol.record_builder import Record, build_batch
 from tests.support.staged_brokers import StagedBrokers, fetched
 
@@ -107,3 +110,28 @@ def test_remote_storage_that_gives_nothing_is_told(
     assert stage.run(monkeypatch, "consume", "t", "--until-end", "--timeout", "0.2") == 5
     said = "moldau: the records: remote storage has not given offset 0 of t-0, for 0.2 s\n"
     assert capsys.readouterr().err == said
+
+
+def committed_by_group(stage: StagedBrokers) -> int:
+    """The last offset that a group has committed in the first partition."""
+    (topic,) = stage.of(OffsetCommitRequest)[-1][1].topics
+    return topic.partitions[0].committed_offset
+
+
+@pytest.mark.parametrize(("words", "committed"), [(("--until-end",), 3), (("--until", "1"), 1), (("-n", "2"), 2)])
+def test_a_group_commits_the_markers_behind_its_records(
+    words: tuple[str, ...], committed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    marker = build_batch([Record(b"\0\0\0\1", b"\0" * 6)], base_offset=2, is_transactional=True, is_control=True)
+    coordinator = Coordinator(key="g", node_id=1, host="broker", port=1)
+    stage = StagedBrokers(
+        {
+            FetchRequest: lambda _, request: fetched(request, 3, RECORDS + marker),
+            ListGroupsRequest: lambda *_: ListGroupsResponse(groups=[]),
+            FindCoordinatorRequest: lambda *_: FindCoordinatorResponse(coordinators=[coordinator]),
+            OffsetCommitRequest: lambda *_: OffsetCommitResponse(topics=[]),
+        },
+        end=3,
+    )
+    assert stage.run(monkeypatch, "consume", "t", "--group", "g", *words) == 0
+    assert committed_by_group(stage) == committed
