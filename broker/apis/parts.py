@@ -84,8 +84,6 @@ class PartRules:
     """Whether an element that repeats an earlier one is left out, because its result may be large.
 
     DIVERGES: Apache Kafka repeats it."""
-    groups_results: bool = False
-    """Whether the results of all parts belong to the same few elements of the response, such as log directories."""
     refuses: Callable[[object], Handler | None] | None = None
     """Gives the handler that refuses the parts of a request with too many elements; None for a request that is not
     refused."""
@@ -136,7 +134,6 @@ def in_parts(
     size: int = SIZE,
     open_max: int = 0,
     is_distinct: bool = False,
-    groups_results: bool = False,
     refuses: Callable[[object], Handler | None] | None = None,
     copies: Callable[[object], int] | None = None,
 ) -> PartRules:
@@ -146,7 +143,6 @@ def in_parts(
         size,
         open_max=open_max,
         is_distinct=is_distinct,
-        groups_results=groups_results,
         refuses=refuses,
         copies=copies,
     )
@@ -250,7 +246,7 @@ class JoinedResponse:
         if throttle_ms > getattr(whole, "throttle_time_ms", 0):
             whole.throttle_time_ms = throttle_ms  # type: ignore[attr-defined]
         path = part.path.response.split(".")
-        append_results(whole, response, path, continues=part.continues, groups=self._plan.groups_results)
+        append_results(whole, response, path, continues=part.continues)
         if hasattr(whole, "next_cursor"):
             whole.next_cursor = response.next_cursor  # type: ignore[attr-defined]
         if hasattr(whole, "node_endpoints"):
@@ -259,9 +255,9 @@ class JoinedResponse:
         return True
 
 
-def append_results(whole: object, more: object, path: Sequence[str], *, continues: bool, groups: bool = False) -> None:
-    """Append the results of a part to those of earlier parts. Two results about the same element are merged: with
-    `continues` the first new and the last earlier one, with `groups` any new and any earlier one."""
+def append_results(whole: object, more: object, path: Sequence[str], *, continues: bool) -> None:
+    """Append the results of a part to those of earlier parts. With `continues`, the first new result is merged with the
+    last earlier one if both are about the same element."""
     name, inner = path[0], path[1:]
     added = cast("list[object] | None", getattr(more, name))
     results = cast("list[object] | None", getattr(whole, name))
@@ -269,17 +265,11 @@ def append_results(whole: object, more: object, path: Sequence[str], *, continue
         if added:
             setattr(whole, name, added)
         return
-    if not inner or not (continues or groups):
+    if inner and continues and _is_same(results[-1], added[0]):
+        append_results(results[-1], added[0], inner, continues=True)
+        results.extend(added[1:])
+    else:
         results.extend(added)
-        return
-    known = results if groups else results[-1:]
-    for each in added:
-        same = next((before for before in known if _is_same(before, each)), None)
-        if same is None:
-            results.append(each)
-        else:
-            append_results(same, each, inner, continues=True)
-        known = results if groups else []
 
 
 def _is_same(one: object, other: object) -> bool:

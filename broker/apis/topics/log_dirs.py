@@ -12,12 +12,12 @@ DIVERGES: Apache Kafka moves a replica to another log directory of its broker; h
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Final
 
 from moldau.broker.apis.api import Api
+from moldau.broker.apis.lists import one_pass
 from moldau.broker.apis.needs import needs_cluster
-from moldau.broker.apis.parts import Answering, in_parts
+from moldau.broker.apis.parts import Answering, consume_elements, in_parts
 from moldau.broker.apis.services import Services
 from moldau.broker.network.route import RequestContext
 from moldau.protocol.errors import ErrorCode
@@ -39,15 +39,21 @@ from moldau.security.access import AclOperation
 
 
 def describe(services: Services, context: RequestContext, request: DescribeLogDirsRequest) -> object:
-    if request.topics is None:
-        partitions = [*services.replicas]
-    else:
-        wanted = dict.fromkeys((topic.topic, index) for topic in request.topics for index in topic.partitions)
-        partitions = [found for key in wanted if (found := services.replicas.get(*key)) is not None]
-    return services.long_requests.answer(context, _described(services, partitions))
+    return services.long_requests.answer(context, _described(services, request))
 
 
-def _described(services: Services, partitions: Iterable[Partition]) -> Answering:
+def _described(services: Services, request: DescribeLogDirsRequest) -> Answering:
+    """Describe each log directory. Yields for each partition, so that other tasks run: a partition that is created or
+    deleted meanwhile may be in the answer or not."""
+    named: dict[tuple[str, int], Partition] = {}
+    for topic in consume_elements(request.topics or []):
+        yield
+        for index in topic.partitions:
+            found = services.replicas.get(topic.topic, index)
+            if found is not None:
+                named[topic.topic, index] = found
+            yield
+    partitions = [*services.replicas] if request.topics is None else named.values()
     results = []
     for directory in services.config.log_dirs:
         failed = DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=directory)
@@ -59,8 +65,10 @@ def _described(services: Services, partitions: Iterable[Partition]) -> Answering
             yield
             if partition.log.directory.rpartition("/")[0] != directory:
                 continue
-            topic = topics.setdefault(partition.topic, DescribeLogDirsTopic(name=partition.topic))
-            topic.partitions.append(
+            topic_of_directory = topics.get(partition.topic)
+            if topic_of_directory is None:
+                topic_of_directory = topics[partition.topic] = DescribeLogDirsTopic(name=partition.topic)
+            topic_of_directory.partitions.append(
                 DescribeLogDirsPartition(
                     partition_index=partition.index,
                     partition_size=partition.log.size,
@@ -124,7 +132,7 @@ APIS: Final = (
         DescribeLogDirsRequest,
         broker=describe,
         needs=needs_cluster(AclOperation.DESCRIBE),
-        lists=[in_parts("topics.partitions", "results.topics.partitions", groups_results=True)],
+        lists=[one_pass("the partitions are looked at in slices", "topics", "topics.partitions")],
     ),
     Api(
         AlterReplicaLogDirsRequest,

@@ -305,3 +305,17 @@ def test_what_lies_in_the_log_directories(version: int) -> None:
         assert found == [1]
 
     serve_and(story, log_dirs="/data,/data2")
+
+
+def test_many_named_partitions_are_described_in_slices_each_once() -> None:
+    async def story(node: Node) -> None:
+        client = await filled(node)
+        long_requests = node.broker.services.long_requests
+        before = long_requests.handled_count
+        wanted = [DescribableLogDirTopic(topic="t", partitions=[1, 0] * 100)]
+        reply = await client.ask(DescribeLogDirsRequest(topics=wanted), 4)
+        found = [each.partition_index for one in reply.results for topic in one.topics for each in topic.partitions]
+        assert found == [1, 0]
+        assert long_requests.handled_count == before + 1
+
+    serve_and(story)
