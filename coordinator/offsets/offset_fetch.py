@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Generator
 from typing import Final, NamedTuple
 
 from moldau.coordinator.group.events import FetchStableOffsets
 from moldau.coordinator.group.group import GroupStep
-from moldau.coordinator.group.records import CommittedOffset
+from moldau.coordinator.group.records import CommittedOffset, Offsets, TopicPartition
 from moldau.coordinator.offsets.offset_store import GroupOffsets, OffsetStore
 from moldau.coordinator.runtime.machine import Waiter
 from moldau.coordinator.runtime.step import write_error
@@ -46,25 +47,61 @@ def fetch_stable_offsets(step: GroupStep, store: OffsetStore, event: FetchStable
     step.when_committed(StableOffsetFetch(store, event.waiter, event.request))
 
 
+class AllOffsets(NamedTuple):
+    """The answer to an OffsetFetch without a list of topics: a copy of all offsets of a group, of which the broker
+    makes the response in pieces, because there may be tens of thousands. The response shows them as they were when the
+    request was decided on.
+    """
+
+    group_id: str
+    offsets: Offsets
+    unstable: Collection[TopicPartition]
+    """The partitions that have the error UNSTABLE_OFFSET_COMMIT in the response."""
+
+    def pieces(
+        self, new_topic: Callable[[str], OffsetFetchResponseTopics | None]
+    ) -> Generator[None, None, OffsetFetchResponseGroup]:
+        """Make the response; the caller may pause after each step of the generator. `new_topic` makes the element of a
+        topic by its name, or returns None for a topic that is left out."""
+        response = OffsetFetchResponseGroup(group_id=self.group_id)
+        by_topic: dict[str, OffsetFetchResponseTopics | None] = {}
+        for key, committed in self.offsets.items():
+            name, index = key
+            if name in by_topic:
+                topic = by_topic[name]
+            else:
+                topic = by_topic[name] = new_topic(name)
+                if topic is not None:
+                    response.topics.append(topic)
+            if topic is not None:
+                is_unstable = key in self.unstable
+                topic.partitions.append(
+                    unstable_partition_result(index) if is_unstable else partition_result(index, committed)
+                )
+            yield
+        return response
+
+    def whole(self) -> OffsetFetchResponseGroup:
+        """Make the whole response at once."""
+        making = self.pieces(lambda name: OffsetFetchResponseTopics(name=name))
+        while True:
+            try:
+                next(making)
+            except StopIteration as done:
+                response: OffsetFetchResponseGroup = done.value
+                return response
+
+
 def offsets_of(
     group: GroupOffsets, request: OffsetFetchRequestGroup, *, require_stable: bool = False
-) -> OffsetFetchResponseGroup:
+) -> OffsetFetchResponseGroup | AllOffsets:
     """The OffsetFetch response with the offsets of the topics that a request names, or of all topics if it has no list.
     Without a list, a partition whose only offset is pending in a transaction is left out, as in Apache Kafka.
     """
     offsets, pending = group.offsets, group.pending if require_stable else {}
-    response = OffsetFetchResponseGroup(group_id=request.group_id)
     if request.topics is None:
-        by_topic: dict[str, OffsetFetchResponseTopics] = {}
-        for (name, index), committed in offsets.items():
-            topic = by_topic.get(name)
-            if topic is None:
-                topic = by_topic[name] = OffsetFetchResponseTopics(name=name)
-                response.topics.append(topic)
-            topic.partitions.append(
-                unstable_partition_result(index) if (name, index) in pending else partition_result(index, committed)
-            )
-        return response
+        return AllOffsets(request.group_id, dict(offsets), frozenset(pending))
+    response = OffsetFetchResponseGroup(group_id=request.group_id)
     for asked in request.topics:
         topic = OffsetFetchResponseTopics(name=asked.name, topic_id=asked.topic_id)
         for index in asked.partition_indexes:

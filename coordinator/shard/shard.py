@@ -42,7 +42,7 @@ from moldau.coordinator.group.records import (
 from moldau.coordinator.group.target import TargetComputed
 from moldau.coordinator.offsets.offset_commit import write_transaction_marker
 from moldau.coordinator.offsets.offset_delete import delete_groups, delete_offsets, expire_offsets, on_topics_deleted
-from moldau.coordinator.offsets.offset_fetch import fetch_stable_offsets, offsets_of
+from moldau.coordinator.offsets.offset_fetch import AllOffsets, fetch_stable_offsets, offsets_of
 from moldau.coordinator.offsets.offset_store import GroupOffsets, OffsetStore, OffsetWentBack
 from moldau.coordinator.runtime.machine import MachineReply, RuntimeEvent
 from moldau.coordinator.runtime.shard import Shard
@@ -367,7 +367,7 @@ class GroupShard(Shard[ShardRequest, Change, GroupStep]):
         states = Counter((group.type_name, group.state_name) for group in self._groups.values())
         return GroupCounts(states, sum(group.members_count for group in self._groups.values()), self._offsets.count)
 
-    def offsets(self, request: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
+    def offsets(self, request: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup | AllOffsets:
         """The OffsetFetch response with the committed offsets of a group, without those of open transactions. The
         request names topics by name."""
         error = fetch_refusal(self.group(request.group_id), request)

@@ -18,6 +18,7 @@ from moldau.coordinator.classic import events as classic_events
 from moldau.coordinator.classic.group import describe
 from moldau.coordinator.group import events
 from moldau.coordinator.group.records import Change, OffsetChange, RecordChange, TransactionEnded
+from moldau.coordinator.offsets.offset_fetch import AllOffsets
 from moldau.coordinator.runtime.machine import Loaded, TransactionEnd
 from moldau.coordinator.shard.shard import GroupShard
 from moldau.protocol.compiler import encode
@@ -270,6 +271,8 @@ def written(change: Change) -> str:
 def said(response: object) -> str:
     """A reply as a reader wants it."""
     match response:
+        case AllOffsets():
+            return said(response.whole())
         case JoinGroupResponse():
             if response.error_code:
                 return f"{error_name(response.error_code)} member={response.member_id}"

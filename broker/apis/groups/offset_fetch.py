@@ -7,19 +7,18 @@ groups (KIP-709) · 9: member epochs · 10: topics by id (KIP-848).
 
 from __future__ import annotations
 
-from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from moldau.broker.apis.api import Api
 from moldau.broker.apis.coordinator import join_answers, submit_event
 from moldau.broker.apis.needs import Answer, change_response, on_group, on_topic, split_by_need, topic_by_id, with_field
-from moldau.broker.apis.parts import LIGHT_SIZE, ListPath, PartRules
+from moldau.broker.apis.parts import LIGHT_SIZE, Answering, ListPath, PartRules, consume_elements
 from moldau.broker.apis.services import Services
 from moldau.broker.metadata.cluster_view import ClusterView
 from moldau.broker.network.route import RequestContext
-from moldau.broker.runtime.pending import Reply
+from moldau.broker.runtime.pending import COORDINATOR, Pending, Reply
 from moldau.coordinator.group.events import FetchStableOffsets
-from moldau.coordinator.offsets.offset_fetch import NO_OFFSET
+from moldau.coordinator.offsets.offset_fetch import NO_OFFSET, AllOffsets
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -33,7 +32,6 @@ from moldau.protocol.messages.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 from moldau.protocol.refusals import refused_with_text
-from moldau.protocol.schema import ZERO_UUID
 from moldau.security.access import AclOperation
 
 GROUPS_VERSION: Final = 8
@@ -42,44 +40,71 @@ GROUP_ERROR_VERSION: Final = 2
 """The first version with an error code for the whole group."""
 TOPIC_ID_VERSION: Final = 10
 """The first version in which requests name topics by id."""
+Fetched = OffsetFetchResponseGroup | AllOffsets
+"""The answer of a state machine for one group."""
 
 
-def handle(services: Services, context: RequestContext, request: OffsetFetchRequest) -> Reply[OffsetFetchResponse]:
+def handle(services: Services, context: RequestContext, request: OffsetFetchRequest) -> Pending[OffsetFetchResponse]:
+    """Fetch the offsets of each group, and make the response of them. Offsets of all topics of a group become results
+    in slices."""
     version = context.version
     groups = request.groups if version >= GROUPS_VERSION else [single_group(request)]
-    if not groups:
-        return OffsetFetchResponse()
+    unknown = [replace_topic_ids(services.cluster, group, version) for group in groups]
     answers = [fetch_offsets(services, group, version, require_stable=request.require_stable) for group in groups]
-    return join_answers(answers, lambda answers: response_for_version(answers, version))
+    reply: Pending[Any] = Pending(waits_for=COORDINATOR)
+    fetched: Pending[list[Fetched]] = join_answers(answers, list)
+    fetched.listen(
+        lambda found: reply.follow(services.long_requests.answer(context, _response(services, context, found, unknown)))
+    )
+    return reply
 
 
 def fetch_offsets(
     services: Services, group: OffsetFetchRequestGroup, version: int, *, require_stable: bool
-) -> Reply[OffsetFetchResponseGroup]:
-    """Fetch the offsets of one group of a request."""
-    cluster = services.cluster
-    response_of = partial(add_unknown, cluster, replace_topic_ids(cluster, group, version), version)
+) -> Reply[Fetched]:
+    """Fetch the offsets of one group of a request, whose topics have names."""
     runner = services.groups.runner_of(group.group_id)
     if not isinstance(runner, ErrorCode) and not require_stable:
-        return response_of(runner.shard.offsets(group))
+        return runner.shard.offsets(group)
     return submit_event(
         runner,
         version,
         lambda waiter: FetchStableOffsets(waiter, group),
         lambda error: refused(group, error, version),
-        response_of,
     )
 
 
-def add_unknown(
-    cluster: ClusterView, unknown: list[OffsetFetchResponseTopics], version: int, response: object
-) -> OffsetFetchResponseGroup:
-    """Complete the state machine's response for a group: add the topic ids, and the results of topic ids that do not
-    exist (`unknown`)."""
-    assert isinstance(response, OffsetFetchResponseGroup)
-    if version >= TOPIC_ID_VERSION:
-        response.topics = [topic for topic in response.topics if set_topic_id(cluster, topic)]
-    response.topics.extend(unknown)
+def _response(
+    services: Services, context: RequestContext, found: list[Fetched], unknown: list[list[OffsetFetchResponseTopics]]
+) -> Answering:
+    """Make the response of the answers for all groups. `unknown` has for each group the results of topic ids that do
+    not exist. Of all topics of a group, those are shown that still exist and that the client may describe."""
+    cluster, version, groups = services.cluster, context.version, []
+
+    def new_topic(name: str) -> OffsetFetchResponseTopics | None:
+        topic = OffsetFetchResponseTopics(name=name)
+        is_there = version < TOPIC_ID_VERSION or set_topic_id(cluster, topic)
+        return topic if is_there and on_topic(AclOperation.DESCRIBE, name).is_met_quietly(context.access) else None
+
+    for answer, of_unknown in zip(found, unknown, strict=True):
+        if isinstance(answer, AllOffsets):
+            groups.append((yield from answer.pieces(new_topic)))
+            continue
+        if version >= TOPIC_ID_VERSION:
+            answer.topics = [topic for topic in answer.topics if set_topic_id(cluster, topic)]
+        answer.topics.extend(of_unknown)
+        groups.append(answer)
+    if version >= GROUPS_VERSION:
+        return OffsetFetchResponse(groups=groups)
+    (group,) = groups
+    response = OffsetFetchResponse(error_code=group.error_code)
+    for topic in consume_elements(group.topics):
+        older = OffsetFetchResponseTopic(name=topic.name)
+        response.topics.append(older)
+        for partition in topic.partitions:
+            older.partitions.append(older_result(partition))
+            if isinstance(answer, AllOffsets):  # A request that names its topics is handled in parts, and this is one.
+                yield
     return response
 
 
@@ -140,37 +165,19 @@ def no_offsets(topic: OffsetFetchRequestTopics, error: ErrorCode) -> OffsetFetch
     )
 
 
-def response_for_version(groups: list[OffsetFetchResponseGroup], version: int) -> OffsetFetchResponse:
-    """Make the response in the form of the request's version."""
-    if version >= GROUPS_VERSION:
-        if version < TOPIC_ID_VERSION:
-            for topic in (topic for group in groups for topic in group.topics):
-                topic.topic_id = ZERO_UUID
-        return OffsetFetchResponse(groups=groups)
-    (group,) = groups
-    return OffsetFetchResponse(
-        error_code=group.error_code,
-        topics=[
-            OffsetFetchResponseTopic(
-                name=topic.name,
-                partitions=[
-                    OffsetFetchResponsePartition(
-                        partition_index=partition.partition_index,
-                        committed_offset=partition.committed_offset,
-                        committed_leader_epoch=partition.committed_leader_epoch,
-                        metadata=partition.metadata,
-                        error_code=partition.error_code,
-                    )
-                    for partition in topic.partitions
-                ],
-            )
-            for topic in group.topics
-        ],
+def older_result(result: OffsetFetchResponsePartitions) -> OffsetFetchResponsePartition:
+    """Convert the result of a partition into that of versions 1 to 7."""
+    return OffsetFetchResponsePartition(
+        partition_index=result.partition_index,
+        committed_offset=result.committed_offset,
+        committed_leader_epoch=result.committed_leader_epoch,
+        metadata=result.metadata,
+        error_code=result.error_code,
     )
 
 
 def acl_rule(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
-    """The rule: DESCRIBE on each group and topic. A request for all offsets of a group gets those of allowed topics."""
+    """The rule: DESCRIBE on each group and each named topic. The handler finds the allowed ones of all topics."""
     assert isinstance(request, OffsetFetchRequest)
     if context.version < GROUPS_VERSION:
         return _offsets_of_one(services, context, request, answer)
@@ -187,16 +194,14 @@ def acl_rule(services: Services, context: RequestContext, request: object, answe
         denied_topics.append(denied)
 
     def add(response: OffsetFetchResponse) -> OffsetFetchResponse:
-        found = iter(zip(response.groups, denied_topics, asked, strict=True))
+        found = iter(zip(response.groups, denied_topics, strict=True))
         groups = []
         for place in range(len(request.groups)):
             if place in denied_groups:
                 groups.append(denied_groups[place])
                 continue
-            answered, denied, wish = next(found)
-            if wish.topics is None:
-                answered.topics = _visible(services, context, answered.topics)
-            elif answered.error_code == ErrorCode.NONE:
+            answered, denied = next(found)
+            if answered.error_code == ErrorCode.NONE:
                 answered.topics.extend(denied)
             groups.append(answered)
         response.groups = groups
@@ -219,28 +224,13 @@ def _divided(
 _described = topic_by_id(AclOperation.DESCRIBE, TOPIC_ID_VERSION)
 
 
-def _visible(
-    services: Services, context: RequestContext, told: list[OffsetFetchResponseTopics]
-) -> list[OffsetFetchResponseTopics]:
-    """The topics in a response that the client may describe and that still exist."""
-    wishes = ((each, _described(services, context, each)) for each in told)
-    return [each for each, need in wishes if need is not None and need.is_met_quietly(context.access)]
-
-
 def _offsets_of_one(services: Services, context: RequestContext, request: OffsetFetchRequest, answer: Answer) -> object:
     """The rule for versions 1 to 7, whose requests have one group."""
     access, asked = context.access, single_group(request)
     if not on_group(AclOperation.DESCRIBE, request.group_id).is_met(access):
         return refused_with_text(request, context.version, ErrorCode.GROUP_AUTHORIZATION_FAILED)
     if request.topics is None:
-
-        def shown(response: OffsetFetchResponse) -> OffsetFetchResponse:
-            response.topics = [
-                each for each in response.topics if on_topic(AclOperation.DESCRIBE, each.name).is_met_quietly(access)
-            ]
-            return response
-
-        return change_response(answer(context, request), shown)
+        return answer(context, request)
     allowed = [each for each in request.topics if on_topic(AclOperation.DESCRIBE, each.name).is_met(access)]
     names = {each.name for each in allowed}
     denied = [
@@ -249,8 +239,10 @@ def _offsets_of_one(services: Services, context: RequestContext, request: Offset
 
     def add(response: OffsetFetchResponse) -> OffsetFetchResponse:
         if denied and response.error_code == ErrorCode.NONE:
-            group_of_denied = OffsetFetchResponseGroup(group_id=request.group_id, topics=denied)
-            response.topics.extend(response_for_version([group_of_denied], context.version).topics)
+            response.topics.extend(
+                OffsetFetchResponseTopic(name=each.name, partitions=[older_result(one) for one in each.partitions])
+                for each in denied
+            )
         return response
 
     return change_response(answer(context, with_field(request, "topics", allowed)), add)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from moldau.coordinator.group.records import CommittedOffset, OffsetChange
-from moldau.coordinator.offsets.offset_fetch import offsets_of
+from moldau.coordinator.offsets.offset_fetch import AllOffsets, offsets_of
 from moldau.coordinator.offsets.offset_store import GroupOffsets
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchRequestTopics
@@ -30,6 +30,7 @@ def test_offsets_of_a_former_topic_of_that_name_are_not_given(
     offsets = GroupOffsets({("t", 0): CommittedOffset(5, topic_id=committed_under)})
     asked = OffsetFetchRequestTopics(name="t", topic_id=asked_for, partition_indexes=[0])
     response = offsets_of(offsets, OffsetFetchRequestGroup(group_id="g", topics=[asked]))
+    assert not isinstance(response, AllOffsets)
     assert response.topics[0].partitions[0].committed_offset == offset
 
 
@@ -53,7 +54,8 @@ def test_pending_offsets_are_an_error_for_clients_that_require_stable_ones(
     group = GroupOffsets({("t", index): CommittedOffset(offset) for index, offset in committed.items()})
     group.apply(OffsetChange("g", "t", 0, CommittedOffset(5), 7))
     topics = None if asked is None else [OffsetFetchRequestTopics(name="t", partition_indexes=asked)]
-    response = offsets_of(group, OffsetFetchRequestGroup(group_id="g", topics=topics), require_stable=require_stable)
+    answer = offsets_of(group, OffsetFetchRequestGroup(group_id="g", topics=topics), require_stable=require_stable)
+    response = answer.whole() if isinstance(answer, AllOffsets) else answer
     partitions = [partition for topic in response.topics for partition in topic.partitions]
     unstable = [(index, committed.get(index, -1), ErrorCode.NONE) for index, _, _ in stable]
     assert [(each.partition_index, each.committed_offset, each.error_code) for each in partitions] == (
