@@ -79,44 +79,53 @@ def delete_states(
 def read_summaries(
     persister: ShareStatePersister,
     group_id: str,
-    states: Mapping[bytes, Iterable[int]],
+    states: Iterable[tuple[bytes, Iterable[int]]],
     answered: Callable[[Answers], None],
 ) -> None:
-    requests = [
-        ReadStateSummary(NO_WAITER, ShareKey(group_id, topic_id, partition))
-        for topic_id, partitions in states.items()
-        for partition in partitions
-    ]
+    """Read the states of share partitions, which are given by topic id. `states` is consumed as they are read. A topic
+    without partitions costs a request its turn, so that many of them do not hold the event loop.
+    """
+    requests = (
+        None if partition is None else ReadStateSummary(NO_WAITER, ShareKey(group_id, topic_id, partition))
+        for topic_id, partitions in states
+        for partition in partitions or (None,)
+    )
     ask_share_coordinators(persister, requests, answered)
 
 
 def ask_share_coordinators(
-    persister: ShareStatePersister, requests: list[RequestT], answered: Callable[[Answers], None]
+    persister: ShareStatePersister, requests: Iterable[RequestT | None], answered: Callable[[Answers], None]
 ) -> None:
     """Ask the share coordinator about several share partitions of a group. `answered` is called once, with all answers.
-    The event loop runs other tasks after every `ASKED_AT_ONCE` requests.
+    The event loop runs other tasks after every `ASKED_AT_ONCE` requests, among which a None asks nothing.
     """
     answers: dict[tuple[bytes, int], StateAnswer] = {}
-    left = len(requests)
+    left = 1
+    """The number of requests without an answer, and one until all are asked."""
+    rest = iter(requests)
 
-    def noted(request: StateRequest, answer: StateAnswer) -> None:
+    def one_ended() -> None:
         nonlocal left
-        answers[request.key.topic_id, request.key.partition] = answer
         left -= 1
         if not left:
             answered(answers)
 
-    rest = iter(requests)
+    def noted(request: StateRequest, answer: StateAnswer) -> None:
+        answers[request.key.topic_id, request.key.partition] = answer
+        one_ended()
 
     def ask_some() -> None:
+        nonlocal left
         asked = [*islice(rest, ASKED_AT_ONCE)]
         for request in asked:
-            persister.ask(request, partial(noted, request))
+            if request is not None:
+                left += 1
+                persister.ask(request, partial(noted, request))
         if len(asked) == ASKED_AT_ONCE:
             persister.call_soon(ask_some)
+        else:
+            one_ended()
 
-    if not requests:
-        answered(answers)
     ask_some()
 
 

@@ -12,13 +12,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final
+from functools import partial
+from typing import Any, Final
 
 from moldau.broker.apis.api import Api
 from moldau.broker.apis.coordinator import ReplyToken, join_answers
 from moldau.broker.apis.lists import at_most
 from moldau.broker.apis.needs import handler_asks
-from moldau.broker.apis.parts import in_parts
+from moldau.broker.apis.parts import Answering, in_parts
 from moldau.broker.apis.services import Services
 from moldau.broker.coordinators.share_coordinator_messages import Answers
 from moldau.broker.coordinators.share_group_commands import (
@@ -44,6 +45,7 @@ from moldau.coordinator.share.events import (
 from moldau.coordinator.share_coordinator.events import StateAnswer
 from moldau.kraft.features import SHARE_VERSION
 from moldau.protocol.errors import ERROR_TEXTS, ErrorCode
+from moldau.protocol.late_tuple import NamedTuple
 from moldau.protocol.messages.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,
     AlterShareGroupOffsetsResponse,
@@ -58,6 +60,7 @@ from moldau.protocol.messages.delete_share_group_offsets import (
 from moldau.protocol.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequest,
     DescribeShareGroupOffsetsRequestGroup,
+    DescribeShareGroupOffsetsRequestTopic,
     DescribeShareGroupOffsetsResponse,
     DescribeShareGroupOffsetsResponseGroup,
     DescribeShareGroupOffsetsResponsePartition,
@@ -107,121 +110,138 @@ def hidden_topics(
 # Describing
 
 
+class GroupStates(NamedTuple):
+    """The description of a group as far as it is made, and the answers of the share coordinator about the others of its
+    share partitions."""
+
+    described: DescribeShareGroupOffsetsResponseGroup
+    answers: Answers
+
+
 def describe(
     services: Services, context: RequestContext, request: DescribeShareGroupOffsetsRequest
 ) -> Pending[DescribeShareGroupOffsetsResponse]:
-    groups = [describe_group(services, context, group) for group in request.groups]
-    return join_answers(groups, lambda described: DescribeShareGroupOffsetsResponse(groups=described))
+    """Read the states of each group, then describe them in slices."""
+    reply: Pending[Any] = Pending(waits_for=COORDINATOR)
+    groups: Pending[list[GroupStates]] = join_answers(
+        [read_states(services, context, group) for group in request.groups], list
+    )
+    groups.listen(lambda read: reply.follow(services.long_requests.answer(context, describe_states(services, read))))
+    return reply
 
 
-def describe_group(
+def read_states(
     services: Services, context: RequestContext, group: DescribeShareGroupOffsetsRequestGroup
-) -> Reply[DescribeShareGroupOffsetsResponseGroup]:
+) -> Reply[GroupStates]:
+    """Ask the share coordinator for the start offsets of one group."""
     described = DescribeShareGroupOffsetsResponseGroup(group_id=group.group_id)
     error = error_of(services, context, group.group_id, AclOperation.DESCRIBE)
     if error not in (ErrorCode.NONE, ErrorCode.INVALID_GROUP_ID):  # The machine answers what an empty id gets.
         described.error_code = error
-        return described
-    reply: Pending[DescribeShareGroupOffsetsResponseGroup] = Pending(waits_for=COORDINATOR)
-    description = Description(services, context, described, reply)
+        return GroupStates(described, {})
+    reply: Pending[GroupStates] = Pending(waits_for=COORDINATOR)
+
+    def listed(answer: object) -> None:
+        """Read the share partitions that the group lists, save topics that the client may not describe."""
+        if isinstance(answer, Refusal):
+            described.error_code, described.error_message = answer
+            reply.complete(GroupStates(described, {}))
+            return
+        assert isinstance(answer, Mapping)
+        read((topic_id, sorted(answer[topic_id]) if may_see(topic_id) else ()) for topic_id in answer)
+
+    def may_see(topic_id: bytes) -> bool:
+        topic = services.cluster.image.topics.by_id.get(topic_id)
+        return topic is not None and context.access.allows(AclOperation.DESCRIBE, ResourceKind.TOPIC, topic.name)
+
+    def read(states: Iterable[tuple[bytes, Iterable[int]]]) -> None:
+        read_summaries(
+            services.share_persister,
+            group.group_id,
+            states,
+            lambda answers: reply.complete(GroupStates(described, answers)),
+        )
+
     if group.topics is None:
-        submit(services, group.group_id, lambda waiter: ListStates(waiter, group.group_id), description.read_listed)
+        submit(services, group.group_id, lambda waiter: ListStates(waiter, group.group_id), listed)
     else:
-        description.read_named((topic.topic_name, topic.partitions) for topic in group.topics)
+        read(named_states(services, context, group.topics, described))
     return reply
 
 
-class Description:
-    """Collects the start offsets and lags of one group, and completes the reply when all are known."""
-
-    def __init__(
-        self,
-        services: Services,
-        context: RequestContext,
-        described: DescribeShareGroupOffsetsResponseGroup,
-        reply: Pending[DescribeShareGroupOffsetsResponseGroup],
-    ) -> None:
-        self._services = services
-        self._context = context
-        self._described = described
-        self._reply = reply
-        self._lags_left = 0
-
-    def read_listed(self, answer: object) -> None:
-        """Read the start offsets of all share partitions of the group. `answer` is the group's list of them; topics
-        that the client may not describe are left out."""
-        if isinstance(answer, Refusal):
-            self._described.error_code, self._described.error_message = answer
-            self._reply.complete(self._described)
-            return
-        assert isinstance(answer, Mapping)
-        self._read({topic_id: sorted(answer[topic_id]) for topic_id in answer if self._may_see(topic_id)})
-
-    def _may_see(self, topic_id: bytes) -> bool:
-        topic = self._services.cluster.image.topics.by_id.get(topic_id)
-        return topic is not None and self._context.access.allows(AclOperation.DESCRIBE, ResourceKind.TOPIC, topic.name)
-
-    def read_named(self, topics: Iterable[tuple[str, list[int]]]) -> None:
-        """Read the start offsets of the partitions that the client has named. A topic that does not exist has none."""
-        states: dict[bytes, list[int]] = {}
-        for name, partitions in topics:
-            topic = self._services.cluster.image.topics.by_name(name)
-            error = ErrorCode.NONE
-            if not self._context.access.allows(AclOperation.DESCRIBE, ResourceKind.TOPIC, name):
-                error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-            if topic is not None and error is ErrorCode.NONE:
-                states[topic.id] = partitions
-                continue
-            entries = [
-                DescribeShareGroupOffsetsResponsePartition(
-                    partition_index=index, start_offset=NOT_KNOWN, leader_epoch=0, error_code=error
-                )
-                for index in partitions
-            ]
-            self._described.topics.append(
-                DescribeShareGroupOffsetsResponseTopic(topic_name=name, topic_id=ZERO_UUID, partitions=entries)
+def named_states(
+    services: Services,
+    context: RequestContext,
+    topics: Iterable[DescribeShareGroupOffsetsRequestTopic],
+    described: DescribeShareGroupOffsetsResponseGroup,
+) -> list[tuple[bytes, Iterable[int]]]:
+    """The share partitions that a client names, by topic id. A topic that does not exist, or that the client may not
+    describe, is added to the description instead: it has no start offsets."""
+    states: dict[bytes, Iterable[int]] = {}
+    for named in topics:
+        topic = services.cluster.image.topics.by_name(named.topic_name)
+        error = ErrorCode.NONE
+        if not context.access.allows(AclOperation.DESCRIBE, ResourceKind.TOPIC, named.topic_name):
+            error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        if topic is not None and error is ErrorCode.NONE:
+            states[topic.id] = named.partitions
+            continue
+        entries = [
+            DescribeShareGroupOffsetsResponsePartition(
+                partition_index=index, start_offset=NOT_KNOWN, leader_epoch=0, error_code=error
             )
-        self._read(states)
+            for index in named.partitions
+        ]
+        described.topics.append(
+            DescribeShareGroupOffsetsResponseTopic(topic_name=named.topic_name, topic_id=ZERO_UUID, partitions=entries)
+        )
+    return [*states.items()]
 
-    def _read(self, states: Mapping[bytes, list[int]]) -> None:
-        read_summaries(self._services.share_persister, self._described.group_id, states, self._answered)
 
-    def _answered(self, answers: Answers) -> None:
+def describe_states(services: Services, groups: list[GroupStates]) -> Answering:
+    """Complete the descriptions of groups, and ask the leaders of partitions for the ends of the lags. The response is
+    complete when all leaders have answered."""
+    reply: Pending[DescribeShareGroupOffsetsResponse] = Pending(waits_for=COORDINATOR)
+    left = 1
+    """The number of leaders that have not answered, and one until all are asked."""
+
+    def one_ended() -> None:
+        nonlocal left
+        left -= 1
+        if not left:
+            reply.complete(DescribeShareGroupOffsetsResponse(groups=[group.described for group in groups]))
+
+    def end_known(
+        entry: DescribeShareGroupOffsetsResponsePartition, answer: StateAnswer, latest: int | ErrorCode
+    ) -> None:
+        if isinstance(latest, ErrorCode):
+            entry.error_code, entry.start_offset = latest, 0
+        else:
+            entry.lag = latest - answer.start_offset - answer.delivery_complete_count
+        one_ended()
+
+    for described, answers in groups:
         topics: dict[bytes, DescribeShareGroupOffsetsResponseTopic] = {}
-        asked: list[tuple[str, DescribeShareGroupOffsetsResponsePartition, StateAnswer]] = []
         for (topic_id, index), answer in answers.items():
-            topic = self._services.cluster.image.topics.by_id.get(topic_id)
-            name = "" if topic is None else topic.name
+            yield
+            topic = topics.get(topic_id)
+            if topic is None:
+                known = services.cluster.image.topics.by_id.get(topic_id)
+                name = "" if known is None else known.name
+                topic = topics[topic_id] = DescribeShareGroupOffsetsResponseTopic(topic_name=name, topic_id=topic_id)
+                described.topics.append(topic)
             is_known = answer.error is ErrorCode.NONE
             entry = DescribeShareGroupOffsetsResponsePartition(
                 partition_index=index,
                 start_offset=answer.start_offset if is_known else NOT_KNOWN,
                 leader_epoch=answer.leader_epoch if is_known else 0,
             )
+            topic.partitions.append(entry)
             if is_known and answer.start_offset != NOT_KNOWN and answer.delivery_complete_count != NOT_KNOWN:
-                asked.append((name, entry, answer))
-            empty = DescribeShareGroupOffsetsResponseTopic(topic_name=name, topic_id=topic_id)
-            topics.setdefault(topic_id, empty).partitions.append(entry)
-        self._described.topics.extend(topics.values())
-        self._lags_left = len(asked) + 1
-        for name, entry, answer in asked:
-            self._ask_lag(name, entry, answer)
-        self._lag_known()
-
-    def _ask_lag(self, name: str, entry: DescribeShareGroupOffsetsResponsePartition, answer: StateAnswer) -> None:
-        def answered(latest: int | ErrorCode) -> None:
-            if isinstance(latest, ErrorCode):
-                entry.error_code, entry.start_offset = latest, 0
-            else:
-                entry.lag = latest - answer.start_offset - answer.delivery_complete_count
-            self._lag_known()
-
-        self._services.latest_offsets.ask(name, entry.partition_index, answered)
-
-    def _lag_known(self) -> None:
-        self._lags_left -= 1
-        if not self._lags_left:
-            self._reply.complete(self._described)
+                left += 1
+                services.latest_offsets.ask(topic.topic_name, index, partial(end_known, entry, answer))
+    one_ended()
+    return reply
 
 
 # Altering

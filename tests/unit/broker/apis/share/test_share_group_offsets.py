@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import pytest
 
-from moldau.broker.apis.share.share_group_offsets import Description
-from moldau.broker.runtime.pending import COORDINATOR, Pending
+from moldau.broker.apis.share.share_group_offsets import GroupStates, describe_states
+from moldau.broker.runtime.pending import Pending
 from moldau.coordinator.share_coordinator.events import StateAnswer
 from moldau.protocol.errors import ErrorCode
-from moldau.protocol.messages.describe_share_group_offsets import DescribeShareGroupOffsetsResponseGroup
+from moldau.protocol.messages.describe_share_group_offsets import (
+    DescribeShareGroupOffsetsResponse,
+    DescribeShareGroupOffsetsResponseGroup,
+)
 
 TOPIC_ID: Final = bytes(range(16))
 Latest = Callable[[int | ErrorCode], None]
@@ -25,17 +28,21 @@ class Stage:
         self.asked: dict[int, Latest] = {}
         topics = SimpleNamespace(by_id={TOPIC_ID: SimpleNamespace(name="t")})
         cluster = SimpleNamespace(image=SimpleNamespace(topics=topics))
-        services = SimpleNamespace(cluster=cluster, latest_offsets=self)
+        self.services: Any = SimpleNamespace(cluster=cluster, latest_offsets=self)
         self.described = DescribeShareGroupOffsetsResponseGroup(group_id="g")
-        self.reply: Pending[DescribeShareGroupOffsetsResponseGroup] = Pending(waits_for=COORDINATOR)
-        self.description = Description(cast("Any", services), cast("Any", None), self.described, self.reply)
+        self.reply: Pending[DescribeShareGroupOffsetsResponse]
 
     def ask(self, topic: str, partition: int, answered: Latest) -> None:
         assert topic == "t"
         self.asked[partition] = answered
 
     def answered(self, *answers: StateAnswer) -> None:
-        self.description._answered({(TOPIC_ID, index): answer for index, answer in enumerate(answers)})
+        states = {(TOPIC_ID, index): answer for index, answer in enumerate(answers)}
+        describing = describe_states(self.services, [GroupStates(self.described, states)])
+        with pytest.raises(StopIteration) as end:
+            while True:
+                next(describing)
+        self.reply = end.value.value
 
     @property
     def partitions(self) -> list[tuple[int, int, int]]:
