@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -33,8 +33,8 @@ AUTHORIZER_SETTINGS: Final = ("super.users", "allow.everyone.if.no.acl.found")
 """Settings of Apache Kafka's authorizer, which its brokers do not list. They are described only if they are set."""
 
 
-def describe_broker(config: Config, layers: BrokerLayers) -> list[ConfigEntry]:
-    """Describe every setting of a broker.
+def describe_broker(config: Config, layers: BrokerLayers) -> Iterator[ConfigEntry]:
+    """Describe every setting of a broker. The caller may pause between the entries, which are of the time of the call.
 
     `config` is the configuration in force, `layers` are the sources of its values. Settings that Apache Kafka does not
     have are included if they are set.
@@ -46,13 +46,11 @@ def describe_broker(config: Config, layers: BrokerLayers) -> list[ConfigEntry]:
     }
     names.update(layers.static, layers.dynamic_default, layers.dynamic_broker)
     names -= {name for name in names if (known := known_setting(name)) and known.is_internal}
-    entries = []
     for name in sorted(names):
         synonyms = layers.synonyms(name)
         is_settled = name in broker_catalogue() or config.settings.is_set(name)
         text = value_text(config.settings.value(name)) if is_settled else synonyms[0].value if synonyms else None
-        entries.append(_broker_entry(name, text, synonyms))
-    return entries
+        yield _broker_entry(name, text, synonyms)
 
 
 def describe_broker_defaults(layers: BrokerLayers) -> list[ConfigEntry]:

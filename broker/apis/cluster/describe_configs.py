@@ -15,7 +15,7 @@ from moldau.broker.apis.api import Api
 from moldau.broker.apis.cluster.alter_configs import BROKER_LOGGER, need_of_settings, problem_of_node
 from moldau.broker.apis.lists import one_pass
 from moldau.broker.apis.needs import elements_rule, on_group
-from moldau.broker.apis.parts import in_parts
+from moldau.broker.apis.parts import Answering, in_parts
 from moldau.broker.apis.services import Services
 from moldau.broker.config.catalogue import client_metrics_catalogue, group_catalogue
 from moldau.broker.config.describing import (
@@ -58,28 +58,26 @@ REMEMBERED: Final = {
 """Settings of a group that its coordinator has in memory, with descriptions. The lag needs DESCRIBE on all topics."""
 
 
-def handle(services: Services, context: RequestContext, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
-    results = [_result(services, context, request, resource) for resource in request.resources]
-    return DescribeConfigsResponse(results=results)
+def handle(services: Services, context: RequestContext, request: DescribeConfigsRequest) -> object:
+    return services.long_requests.answer(context, _described(services, context, request))
 
 
-def _result(
-    services: Services, context: RequestContext, request: DescribeConfigsRequest, resource: DescribeConfigsResource
-) -> DescribeConfigsResult:
-    described = _describe(services, context, resource)
-    if isinstance(described, ApiError):
-        return DescribeConfigsResult(
-            error_code=described.error,
-            error_message=described.message,
-            resource_type=resource.resource_type,
-            resource_name=resource.resource_name,
-        )
-    keys = frozenset(resource.configuration_keys or ())
-    return DescribeConfigsResult(
-        resource_type=resource.resource_type,
-        resource_name=resource.resource_name,
-        configs=[_entry(request, each) for each in described if not keys or each.name in keys],
-    )
+def _described(services: Services, context: RequestContext, request: DescribeConfigsRequest) -> Answering:
+    """Describe the settings of each resource. Yields for each setting, because a broker has hundreds."""
+    response = DescribeConfigsResponse()
+    for resource in request.resources:
+        result = DescribeConfigsResult(resource_type=resource.resource_type, resource_name=resource.resource_name)
+        response.results.append(result)
+        described = _describe(services, context, resource)
+        if isinstance(described, ApiError):
+            result.error_code, result.error_message = described
+            continue
+        keys = frozenset(resource.configuration_keys or ())
+        for each in described:
+            yield
+            if not keys or each.name in keys:
+                result.configs.append(_entry(request, each))
+    return response
 
 
 def _entry(request: DescribeConfigsRequest, described: ConfigEntry) -> DescribeConfigsResourceResult:
@@ -105,7 +103,7 @@ def _entry(request: DescribeConfigsRequest, described: ConfigEntry) -> DescribeC
 
 def _describe(
     services: Services, context: RequestContext, resource: DescribeConfigsResource
-) -> list[ConfigEntry] | ApiError:
+) -> Iterable[ConfigEntry] | ApiError:
     name = resource.resource_name
     match resource.resource_type:
         case ResourceType.TOPIC:
@@ -187,7 +185,7 @@ def _topic(services: Services, resource: DescribeConfigsResource) -> list[Config
 
 def _broker(
     services: Services, context: RequestContext, resource: DescribeConfigsResource
-) -> list[ConfigEntry] | ApiError:
+) -> Iterable[ConfigEntry] | ApiError:
     settings = services.settings
     if not resource.resource_name:
         return describe_broker_defaults(settings.layers)
@@ -195,9 +193,9 @@ def _broker(
     if refusal is not None:
         return refusal
     entries = describe_broker(settings.config, settings.layers)
-    if STATUS_SETTING in (resource.configuration_keys or ()):
-        entries.append(information_entry(STATUS_SETTING, services.node_status.told_to(context.access), STATUS_MEANS))
-    return entries
+    if STATUS_SETTING not in (resource.configuration_keys or ()):
+        return entries
+    return (*entries, information_entry(STATUS_SETTING, services.node_status.told_to(context.access), STATUS_MEANS))
 
 
 def _loggers(services: Services, name: str) -> list[ConfigEntry] | ApiError:

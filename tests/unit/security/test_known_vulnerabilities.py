@@ -53,7 +53,7 @@ def test_cve_2019_12399_no_description_shows_a_secret() -> None:
         "delegation.token.secret.key": SECRET,
     }
     config = checked_config(DEFAULTS | secrets)
-    described = describe_broker(config, BrokerLayers.from_config(config))
+    described = [*describe_broker(config, BrokerLayers.from_config(config))]
     assert set(secrets) <= {each.name for each in described}
     assert SECRET not in repr(described) + repr(config) + repr(config.originals) + "".join(config.warnings)
 

@@ -66,7 +66,7 @@ def test_describe_configs_shows_no_password_of_any_level() -> None:
     config = checked_config(PROPERTIES)
     dynamic = {"listener.name.external.ssl.keystore.key": SECRET}
     layers = BrokerLayers.from_config(config, {"sasl.jaas.config": SECRET}, dynamic)
-    assert SECRET not in repr(describe_broker(config, layers))
+    assert SECRET not in repr([*describe_broker(config, layers)])
     assert SECRET not in repr(describe_broker_defaults(layers))
     (described,) = [each for each in describe_broker(config, layers) if each.name == "ssl.keystore.password"]
     assert (described.value, described.is_sensitive) == (None, True)

@@ -201,6 +201,20 @@ async def describe(
     return result.error_code, {each.name: each for each in result.configs}
 
 
+def test_the_settings_of_a_broker_are_described_in_slices() -> None:
+    async def story(node: Node) -> None:
+        client = await node.connect()
+        long_requests = node.broker.services.long_requests
+        before = long_requests.handled_count
+        error, described = await describe(client, BROKER, "1")
+        assert error == 0 and described["log.dirs"].value == "/data" and len(described) > 300
+        assert long_requests.handled_count == before + 1
+        assert [*(await describe(client, TOPIC, "none"))] == [3, {}]
+        assert long_requests.handled_count == before + 1
+
+    serve_and(story)
+
+
 async def change(client: Client, resource_type: int, resource: str, *changes: tuple[str, int, str | None]) -> int:
     configs = [
         AlterableConfig(name=name, config_operation=operation, value=value) for name, operation, value in changes
