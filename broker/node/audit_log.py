@@ -65,7 +65,7 @@ RENAME_RETRY_S: Final = 60
 """The time (seconds) after which a file that could not be renamed is tried again."""
 
 log = logging.getLogger("moldau.audit")
-node_log = logging.getLogger("moldau.security")
+node_log = logging.getLogger("moldau")
 FURTHER_CLIENTS: Final[Client] = ("*", "*")
 _DAY_S: Final = 86_400
 _ROLLED: Final = re.compile(r"\.(\d{8}T\d{6}Z(-\d+)?|\d)$")
