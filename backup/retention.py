@@ -7,6 +7,8 @@ from typing import Final, NamedTuple
 from moldau.backup.layout import backup_key
 from moldau.backup.store import BackupStore, object_keys_of
 
+RUN_AGE_MS_MAX: Final = 86_400_000
+"""The maximum age (ms) of the unfinished manifest of a run that may be in progress."""
 UNNAMED_OBJECT_AGE_MS_MIN: Final = 86_400_000
 """The minimum age (ms) at which an object that no manifest names is removed. A younger object may belong to a run that
 has not written its next unfinished manifest yet.
@@ -26,6 +28,9 @@ async def remove_all_but_newest(store: BackupStore, count: int, now_ms: int) -> 
     """Remove all backups except the newest `count`. At least one backup is kept. Raises `RemoteStorageError`.
 
     The manifests are removed before the objects. If the process crashes in between, the next call removes the objects.
+
+    No object is removed while another run may be in progress: the run may have found an object in the store, which it
+    therefore does not store again, and name it only in a later manifest.
     """
     known = await store.backup_ids()
     dropped_ids = known[: -max(count, 1)]
@@ -36,7 +41,10 @@ async def remove_all_but_newest(store: BackupStore, count: int, now_ms: int) -> 
     named: set[str] = set()
     for backup_id in known[-max(count, 1) :]:
         named |= object_keys_of(await store.read_manifest(backup_id))
-    for run in await store.unfinished_runs():
+    runs = await store.unfinished_runs()
+    if any(run.modified_ms >= now_ms - RUN_AGE_MS_MAX for run in runs):
+        return RemovedBackups(dropped_ids, 0, 0)
+    for run in runs:
         named |= object_keys_of(run.manifest)
     removed = [
         entry

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
 from moldau.backup.layout import BACKUPS_PREFIX, METADATA_PREFIX, PIECES_PREFIX
-from moldau.backup.retention import UNNAMED_OBJECT_AGE_MS_MIN, RemovedBackups, remove_all_but_newest
+from moldau.backup.retention import RUN_AGE_MS_MAX, UNNAMED_OBJECT_AGE_MS_MIN, RemovedBackups, remove_all_but_newest
 from moldau.backup.sources.port import MetadataSnapshot
 from moldau.backup.store import NoSuchBackup, NotABackupStore
 from moldau.backup.throttle import CopyThrottle
@@ -69,6 +70,20 @@ def test_what_an_unfinished_run_has_stays() -> None:
     kept(bucket, 1)
     assert restored(bucket, first)["orders-0"] == batches(0, 40)
     assert asyncio.run(store.backup_ids()) == [second.backup_id]
+
+
+def test_what_a_run_in_progress_may_find_in_the_store_stays() -> None:
+    """It does not store a piece again that is there, and names it later."""
+    bucket = SimulatedBucket()
+    store = store_of(bucket)
+    first = backed_up(bucket, MemoryLog("orders", batches(0, 40))).manifest
+    second = backed_up(bucket, MemoryLog("other", batches(0, 40))).manifest
+    asyncio.run(store.put_unfinished(replace(second, backup_id="20261129T220640Z-9")))
+    (run,) = asyncio.run(store.unfinished_runs())
+    bucket.objects[run.key].put_at_s = NOW_MS / 1_000
+    assert kept(bucket, 1, NOW_MS + RUN_AGE_MS_MAX) == RemovedBackups([first.backup_id], 0, 0)
+    assert restored(bucket, first)["orders-0"] == batches(0, 40)
+    assert kept(bucket, 1, NOW_MS + RUN_AGE_MS_MAX + 1).object_count > 0, "the run was killed"
 
 
 def test_objects_that_nothing_has_named_stay_for_a_day() -> None:
