@@ -6,6 +6,7 @@ source.ask ─▶ topics ─▶ each log: batches ─▶ window, sample, masks �
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -47,6 +48,10 @@ SCHEMAS_TOPIC: Final = "_schemas"
 
 class NothingToCapture(Exception):
     """Raised if no topic of the cluster, or no record, matches the rules of the capture."""
+
+
+class CaptureStopped(Exception):
+    """Raised in the thread that reads a log, if the capture was cancelled meanwhile."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,6 +172,7 @@ class _Run:
         self._rules = rules
         self._shell = shell
         self._read_size = self._taken_size = 0
+        self._is_stopped = False
         self.record_count = 0
         self.parts: dict[PartitionKey, PartitionBackup] = {}
 
@@ -175,15 +181,22 @@ class _Run:
         captured = LogCapture(self._rules.filter_of(log.key.topic))
         pieces = pack_batches(captured_batches(log, captured, self._note_read))
         parts = []
+        coming = self._next_piece(pieces)
         try:
-            while (cut := await self._shell.offload(lambda: next(pieces, None))) is not None:
+            while (cut := await asyncio.shield(coming)) is not None:
                 await self._put(log.key, cut)
                 parts.append(cut)
+                coming = self._next_piece(pieces)
         except MalformedMessage as malformed:
             raise DamagedLog(f"{log.key} in {log.place}: {malformed}") from None
         except LogStartMoved:
             raise DamagedLog(f"{log.key}: retention removed its begin meanwhile: try again") from None
+        except asyncio.CancelledError:
+            self._is_stopped = True
+            raise
         finally:
+            # A thread may run the generator, which can be closed only after that.
+            await asyncio.gather(coming, return_exceptions=True)
             pieces.close()
         offset = captured.start_offset if captured.start_offset is not None else log.end_offset
         self._note(log.key, parts, offset)
@@ -210,7 +223,12 @@ class _Run:
         end, epoch = (cuts[-1].piece.end_offset, cuts[-1].last_epoch) if cuts else (offset, NO_LEADER_EPOCH)
         self.parts[key] = PartitionBackup(key.partition, first, end, epoch, tuple(cut.piece for cut in cuts))
 
+    def _next_piece(self, pieces: Iterator[CutPiece[MemoryContent]]) -> asyncio.Future[CutPiece[MemoryContent] | None]:
+        return asyncio.ensure_future(self._shell.offload(lambda: next(pieces, None)))
+
     def _note_read(self, size: int) -> None:
+        if self._is_stopped:
+            raise CaptureStopped
         self._read_size += size
 
 

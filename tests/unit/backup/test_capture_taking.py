@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -207,3 +208,34 @@ def test_what_cannot_be_captured_is_said_and_leaves_no_file(tmp_path: Path) -> N
     with pytest.raises(DamagedLog, match=r"orders-0 in memory/orders: .*checksum"):
         taken(tmp_path / "a", [MemoryLog("orders", [bytes(damaged)])], CaptureRules(topics=["orders"]))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_capture_that_is_cancelled_closes_the_log_that_a_thread_reads(tmp_path: Path) -> None:
+    is_reading, may_go_on = threading.Event(), threading.Event()
+    closed: list[MemoryLog] = []
+
+    class SlowLog(MemoryLog):
+        def close(self) -> None:
+            closed.append(self)
+
+    def wait(offset: int) -> None:
+        is_reading.set()
+        assert may_go_on.wait(30)
+
+    log = SlowLog("orders", [stored(0, 10)], before_read=wait)
+
+    async def story(store: ZipStore) -> None:
+        shell = CaptureShell(lambda: NOW_MS, asyncio.to_thread, lambda read, written: None)
+        rules = CaptureRules(topics=["orders"])
+        capturing = asyncio.ensure_future(take_capture(BackupStore(store), ClusterSource([log]), rules, shell))
+        await asyncio.to_thread(is_reading.wait)
+        capturing.cancel()
+        await asyncio.sleep(0)
+        assert not closed and not capturing.done(), "the thread still reads it"
+        may_go_on.set()
+        with pytest.raises(asyncio.CancelledError):
+            await capturing
+
+    with ZipStore.create_new(tmp_path / "a", 1 << 20) as store:
+        asyncio.run(story(store))
+    assert closed == [log]
