@@ -28,8 +28,14 @@ from moldau.storage.tiered.metadata.cleaning_groups import OFFSET_SPAN_MAX, clea
 from moldau.storage.tiered.metadata.lineage import Lineage, read_lineage
 from moldau.storage.tiered.metadata.remote_segment import RemoteSegment, SegmentState, SegmentUpdate
 from moldau.storage.tiered.port import Content, CorruptObject
-from moldau.storage.tiered.segment_copy import NO_LINEAGE, FileContent, put_segment
-from moldau.storage.tiered.segment_download import download_segment, get_object
+from moldau.storage.tiered.segment_copy import (
+    NO_LINEAGE,
+    FileContent,
+    download_segment,
+    get_checked_object,
+    get_manifest,
+    put_segment,
+)
 
 ID_SIZE: Final = 16
 
@@ -227,8 +233,9 @@ class ReplacementWriter:
         for kind in (*kinds, ObjectKind.TRANSACTION_INDEX) if has_aborted else kinds:
             contents[kind] = bytes(await environment.offload(partial(environment.fs.read, cleaned.paths[kind.value])))
         last = max(ancestors, key=lambda each: each.last_offset)
+        manifest = await get_manifest(opened.storage, opened.cluster_id, followed.key, last)
         for kind in (ObjectKind.PRODUCER_SNAPSHOT, ObjectKind.LEADER_EPOCHS):
-            contents[kind] = await get_object(opened.storage, opened.cluster_id, followed.key, last, kind)
+            contents[kind] = await get_checked_object(opened.storage, followed.key, last, manifest, kind)
         return contents
 
 

@@ -34,8 +34,8 @@ from moldau.storage.segment.transaction_index import ENTRY, VERSION
 from moldau.storage.tiered.layout import ObjectKind, object_key
 from moldau.storage.tiered.metadata.remote_log import RemoteLog
 from moldau.storage.tiered.metadata.remote_segment import RemotePartition, RemoteSegment
-from moldau.storage.tiered.port import CorruptObject, RemoteStorage, get_all
-from moldau.storage.tiered.segment_copy import get_manifest
+from moldau.storage.tiered.port import CorruptObject, RemoteStorage
+from moldau.storage.tiered.segment_copy import get_checked_object, get_manifest
 
 PIECE_SIZE: Final = 1 << 18
 """A good size (bytes) of a piece: the compiled loop blocks other threads for as long as it takes for one piece."""
@@ -206,9 +206,6 @@ class SegmentBatchCheck:
         self._run.clear()
 
 
-SNAPSHOT_SIZE_MAX = 1 << 30
-
-
 class TransactionIndexBuilder:
     """Builds the transaction index of a segment from its batches, piece by piece. Uses CPU only, no I/O."""
 
@@ -270,14 +267,11 @@ async def transaction_index_builder_of(
         return TransactionIndexBuilder(segment.start_offset, segment.size, None)
     before = adjacent[0]
     manifest = await get_manifest(storage, cluster_id, partition, before)
-    key = object_key(partition, before.start_offset, before.segment_id, ObjectKind.PRODUCER_SNAPSHOT)
-    summary = manifest.objects[ObjectKind.PRODUCER_SNAPSHOT]
-    data = await get_all(storage, key, min(summary.size + 1, SNAPSHOT_SIZE_MAX))
-    if (len(data), crc32c(data, 0)) != summary:
-        raise CorruptObject(f"{key} does not have the size and the checksum that its manifest states")
+    data = await get_checked_object(storage, partition, before, manifest, ObjectKind.PRODUCER_SNAPSHOT)
     try:
         return TransactionIndexBuilder(segment.start_offset, segment.size, data)
     except CorruptSnapshot as error:
+        key = object_key(partition, before.start_offset, before.segment_id, ObjectKind.PRODUCER_SNAPSHOT)
         raise CorruptObject(f"{key}: {error}") from None
 
 

@@ -12,20 +12,14 @@ storage by leader epoch, so the follower first asks the leader for that epoch (`
 
 from __future__ import annotations
 
-from typing import Final
-
-from moldau.protocol.primitives import crc32c
 from moldau.storage.checkpoints.leader_epochs import EpochEnd, EpochStart, decode_epochs
 from moldau.storage.checkpoints.text_checkpoint import CorruptCheckpoint
 from moldau.storage.log.truncation import RemoteStart
 from moldau.storage.producers.producer_snapshot import CorruptSnapshot, decode_snapshot
 from moldau.storage.tiered.layout import ObjectKind, object_key
-from moldau.storage.tiered.manifest import SegmentManifest
 from moldau.storage.tiered.metadata.remote_segment import RemotePartition, RemoteSegment
-from moldau.storage.tiered.port import CorruptObject, RemoteStorage, get_all
-from moldau.storage.tiered.segment_copy import get_manifest
-
-STATE_SIZE_MAX: Final = 1 << 30
+from moldau.storage.tiered.port import CorruptObject, RemoteStorage
+from moldau.storage.tiered.segment_copy import get_checked_object, get_manifest
 
 
 async def read_follower_state(
@@ -44,30 +38,17 @@ async def read_follower_state(
     Raises `RemoteStorageError`, and its subclass `CorruptObject` if the segment does not have these leader epochs.
     """
     manifest = await get_manifest(storage, cluster_id, partition, segment)
-    key, data = await _checked_object(storage, partition, segment, manifest, ObjectKind.LEADER_EPOCHS)
+    data = await get_checked_object(storage, partition, segment, manifest, ObjectKind.LEADER_EPOCHS)
+    key = object_key(partition, segment.start_offset, segment.segment_id, ObjectKind.LEADER_EPOCHS)
     epochs = _checked_epochs(key, data, segment, epoch, offset)
-    key, producers = await _checked_object(storage, partition, segment, manifest, ObjectKind.PRODUCER_SNAPSHOT)
+    producers = await get_checked_object(storage, partition, segment, manifest, ObjectKind.PRODUCER_SNAPSHOT)
     try:
         decode_snapshot(producers)
     except CorruptSnapshot as error:
+        key = object_key(partition, segment.start_offset, segment.segment_id, ObjectKind.PRODUCER_SNAPSHOT)
         raise CorruptObject(f"{key}: {error}") from None
     end_offset = segment.last_offset + 1
     return RemoteStart(end_offset, min(log_start_offset, end_offset), epochs, producers)
-
-
-async def _checked_object(
-    storage: RemoteStorage,
-    partition: RemotePartition,
-    segment: RemoteSegment,
-    manifest: SegmentManifest,
-    kind: ObjectKind,
-) -> tuple[str, bytes]:
-    key = object_key(partition, segment.start_offset, segment.segment_id, kind)
-    summary = manifest.objects[kind]
-    data = await get_all(storage, key, min(summary.size + 1, STATE_SIZE_MAX))
-    if (len(data), crc32c(data, 0)) != summary:
-        raise CorruptObject(f"{key} does not have the size and the checksum that its manifest states")
-    return key, data
 
 
 def _checked_epochs(key: str, data: bytes, segment: RemoteSegment, epoch: int, offset: int) -> tuple[EpochStart, ...]:

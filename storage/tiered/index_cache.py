@@ -21,7 +21,7 @@ from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Final, NamedTuple
 
-from moldau.protocol.primitives import BytesLike, crc32c
+from moldau.protocol.primitives import BytesLike
 from moldau.storage.checkpoints.partition_metadata import uuid_text
 from moldau.storage.files.port import FileSystem, Offload
 from moldau.storage.log_config import LogConfig
@@ -37,12 +37,11 @@ from moldau.storage.tiered.batch_check import (
 from moldau.storage.tiered.layout import ObjectKind, object_key
 from moldau.storage.tiered.metadata.remote_log import RemoteLog
 from moldau.storage.tiered.metadata.remote_segment import RemotePartition, RemoteSegment
-from moldau.storage.tiered.port import CorruptObject, ObjectNotFound, RemoteStorage, get_all
-from moldau.storage.tiered.segment_copy import get_manifest
+from moldau.storage.tiered.port import CorruptObject, ObjectNotFound, RemoteStorage
+from moldau.storage.tiered.segment_copy import get_checked_object, get_manifest
 
 CACHE_DIRECTORY: Final = "remote-log-index-cache"
 INDEX_KINDS: Final = (ObjectKind.OFFSET_INDEX, ObjectKind.TIME_INDEX, ObjectKind.TRANSACTION_INDEX)
-INDEX_SIZE_MAX: Final = 1 << 30
 LOG_CHUNK_SIZE: Final = 1 << 20
 """The size (bytes) of one read of the .log object while indexes are made from it."""
 
@@ -181,14 +180,10 @@ class RemoteIndexCache:
         loaded: dict[ObjectKind, bytes] = {}
         problem: IndexProblem | None = None
         for kind in INDEX_KINDS:
-            summary = manifest.objects.get(kind)
-            if summary is None:
+            if kind not in manifest.objects:
                 continue
-            key = object_key(partition, segment.start_offset, segment.segment_id, kind)
             try:
-                data = await get_all(storage, key, min(summary.size + 1, INDEX_SIZE_MAX))
-                if (len(data), crc32c(data, 0)) != summary:
-                    raise CorruptObject(f"{key} does not have the size and the checksum that its manifest states")
+                data = await get_checked_object(storage, partition, segment, manifest, kind)
             except (CorruptObject, ObjectNotFound) as unusable:
                 if kind is not ObjectKind.TRANSACTION_INDEX:
                     problem = problem or IndexProblem(kind, str(unusable))

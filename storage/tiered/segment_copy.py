@@ -1,18 +1,24 @@
-"""Writing and removing the objects of a segment: the manifest is written last, and removed first."""
+"""Writing, reading and removing the objects of a segment: the manifest is written last, and removed first. What is read
+is compared with the manifest."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from functools import partial
 from typing import Final
 
 from moldau.protocol.primitives import BytesLike, crc32c
+from moldau.storage.files.port import FileSystem, Offload
 from moldau.storage.tiered.layout import DATA_KINDS, REQUIRED_KINDS, ObjectKind, object_key
 from moldau.storage.tiered.manifest import MANIFEST_SIZE_MAX, ObjectSummary, SegmentManifest, decode_manifest
 from moldau.storage.tiered.metadata.lineage import Lineage
 from moldau.storage.tiered.metadata.remote_segment import RemotePartition, RemoteSegment
-from moldau.storage.tiered.port import Content, RemoteStorage, get_all
+from moldau.storage.tiered.port import Content, CorruptObject, RemoteStorage, get_all
 
 CHUNK_SIZE: Final = 1 << 20
+DOWNLOAD_CHUNK_SIZE: Final = 4 << 20
+OBJECT_SIZE_MAX: Final = 1 << 30
+"""The size (bytes) of the largest object that is read into memory."""
 NO_LINEAGE: Final = Lineage(0, 0)
 
 ReadRange = Callable[[int, int], Awaitable[BytesLike]]
@@ -113,6 +119,53 @@ async def get_manifest(
     manifest = decode_manifest(key, await get_all(storage, key, MANIFEST_SIZE_MAX))
     manifest.check(cluster_id, partition, segment, key)
     return manifest
+
+
+async def get_checked_object(
+    storage: RemoteStorage,
+    partition: RemotePartition,
+    segment: RemoteSegment,
+    manifest: SegmentManifest,
+    kind: ObjectKind,
+) -> bytes:
+    """Read a small object that the manifest of a segment names. Raises `RemoteStorageError`: `CorruptObject` if the
+    object differs from the manifest, and others."""
+    key, summary = object_key(partition, segment.start_offset, segment.segment_id, kind), manifest.objects[kind]
+    data = await get_all(storage, key, min(summary.size + 1, OBJECT_SIZE_MAX))
+    if (len(data), crc32c(data, 0)) != summary:
+        raise CorruptObject(f"{key} does not have the size and the checksum that its manifest states")
+    return data
+
+
+async def download_segment(
+    storage: RemoteStorage,
+    cluster_id: str,
+    partition: RemotePartition,
+    segment: RemoteSegment,
+    fs: FileSystem,
+    path: str,
+    offload: Offload,
+) -> None:
+    """Download the .log object of a segment into the file `path`. Raises OSError, and `RemoteStorageError`:
+    `CorruptObject` if the bytes are not those of the manifest; the file exists nevertheless."""
+    manifest = await get_manifest(storage, cluster_id, partition, segment)
+    key = object_key(partition, segment.start_offset, segment.segment_id, ObjectKind.LOG)
+    file = await offload(partial(fs.open, path, create=True))
+    try:
+        await offload(partial(file.truncate, 0))
+        position = crc = 0
+        while position < segment.size:
+            chunk = await storage.get(key, position, min(DOWNLOAD_CHUNK_SIZE, segment.size - position))
+            if not len(chunk):
+                raise CorruptObject(f"{key} ends at {position}, the metadata says {segment.size}")
+            crc = crc32c(chunk, crc)
+            await offload(partial(file.append, [chunk]))
+            position += len(chunk)
+    finally:
+        file.close()
+    expected = manifest.objects[ObjectKind.LOG].crc32c
+    if crc != expected:
+        raise CorruptObject(f"{key} has the checksum {crc:08x}, its manifest says {expected:08x}")
 
 
 def manifest_key(partition: RemotePartition, segment: RemoteSegment) -> str:
