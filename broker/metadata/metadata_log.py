@@ -5,6 +5,7 @@ of the log.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import Final, Protocol
 
 from moldau.kraft.features import record_version
@@ -446,19 +447,24 @@ def load_snapshot_file(fs: FileSystem, directory: str, snapshot: SnapshotId) -> 
 
 
 def write_batches(fs: FileSystem, path: str, batches: Iterable[bytes]) -> None:
-    """Write a snapshot file so that a crash leaves the whole file or none. Blocks."""
+    """Write a snapshot file so that a crash or an error leaves the whole file or none. Blocks. Raises OSError."""
     directory, _, name = path.rpartition("/")
     part = f"{path}.part"
     if fs.exists(part):
         fs.unlink(part)
-    file = fs.open(part, create=True)
     try:
-        for batch in batches:
-            file.append([batch])
-        file.sync()
-    finally:
-        file.close()
-    fs.rename(part, f"{directory}/{name}")
+        file = fs.open(part, create=True)
+        try:
+            for batch in batches:
+                file.append([batch])
+            file.sync()
+        finally:
+            file.close()
+        fs.rename(part, f"{directory}/{name}")
+    except OSError:
+        with suppress(OSError):
+            fs.unlink(part)
+        raise
     fs.sync_directory(directory)
 
 

@@ -60,6 +60,18 @@ def disk() -> SimulatedDisk:
     return disk
 
 
+def test_a_snapshot_for_which_the_disk_has_no_space_leaves_nothing(disk: SimulatedDisk) -> None:
+    metadata_log = opened(disk)
+    before = disk.used_bytes
+    disk.faults.capacity_bytes = before + 20
+    for end_offset in (3, 4):
+        with pytest.raises(OSError, match="space"):
+            written(metadata_log, end_offset)
+    assert disk.used_bytes == before and not any(
+        name.endswith(".part") for name in disk.list_directory(f"/data/{DIRECTORY}")
+    )
+
+
 def test_the_newest_snapshot_stays(disk: SimulatedDisk) -> None:
     metadata_log = opened(disk)
     for _ in range(5):
