@@ -64,11 +64,11 @@ class Node(NodeParts):
         await self.applier.start(self.quorum)
         self._bound_open_files()
         await self.registration.register(self.config.integer("initial.broker.registration.timeout.ms"))
+        self.tasks.spawn(self.registration.keep_alive())  # Giving many replicas their roles takes seconds.
         self.logs.note_serving_epoch(self.registration.epoch)
         await self.applier.begin()
         self.assignments.begin()
         self.fetchers.begin()
-        self.tasks.spawn(self.registration.keep_alive())
         for job in (*self.log_jobs.jobs(), self.in_sync_changes.job()):
             self.tasks.run_periodically(job)
         self.cleaner.begin()
