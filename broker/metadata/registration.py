@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from moldau.broker.config.config import Config
@@ -45,9 +46,13 @@ SHUTDOWN_LEADERLESS_MS: Final = 3_000
 time. The last nodes of a quorum that stops find no controller.
 """
 REGISTRATION_RETRY_MS: Final = 100
-RETRIABLE_ERRORS: Final = (ErrorCode.DUPLICATE_BROKER_REGISTRATION, ErrorCode.KAFKA_STORAGE_ERROR)
-"""The errors after which a registration is tried again: the controller still counts a killed incarnation of this broker
-as alive, or the controller's disk is full.
+RETRIABLE_ERRORS: Final = (
+    ErrorCode.REQUEST_TIMED_OUT,
+    ErrorCode.DUPLICATE_BROKER_REGISTRATION,
+    ErrorCode.KAFKA_STORAGE_ERROR,
+)
+"""The errors after which a registration is tried again: no controller has answered, the controller still counts a
+killed incarnation of this broker as alive, or the controller's disk is full.
 """
 SHUTDOWN_RETRY_MS: Final = 20
 """The pause (ms) between a heartbeat's response and the next heartbeat during a controlled shutdown."""
@@ -119,16 +124,17 @@ class Registration:
             log_dirs=list(identity.directory_ids),
             previous_broker_epoch=identity.previous_epoch,
         )
-        response = await ask_controller(self._controller, request, BrokerRegistrationResponse)
-        while response.error_code in RETRIABLE_ERRORS and patience_ms > 0:
-            await asyncio.sleep(REGISTRATION_RETRY_MS / 1000)
-            patience_ms -= REGISTRATION_RETRY_MS
-            response = await ask_controller(self._controller, request, BrokerRegistrationResponse)
-        if response.error_code != ErrorCode.NONE:
-            raise RegistrationRefused(
-                f"the controller refused broker {identity.node_id}: {ErrorCode(response.error_code).name}"
-            )
-        self.epoch = response.broker_epoch
+        error, epoch = ErrorCode.REQUEST_TIMED_OUT, UNREGISTERED
+        with suppress(TimeoutError):
+            async with asyncio.timeout(patience_ms / 1000):
+                while error in RETRIABLE_ERRORS:
+                    response = await ask_controller(self._controller, request, BrokerRegistrationResponse)
+                    error, epoch = ErrorCode(response.error_code), response.broker_epoch
+                    if error in RETRIABLE_ERRORS:
+                        await asyncio.sleep(REGISTRATION_RETRY_MS / 1000)
+        if error is not ErrorCode.NONE:
+            raise RegistrationRefused(f"the controller refused broker {identity.node_id}: {error.name}")
+        self.epoch = epoch
         pause_ms = FENCED_PAUSE_FIRST_MS
         while self.is_fenced:
             await self._beat()

@@ -25,6 +25,8 @@ class Controller:
         self.beats_until_unfenced = 0
         self.beats_until_released = 0
         self.is_silent = False
+        self.answers_after_s = 0
+        """The time after which a registration is answered."""
         self.registered: list[BrokerRegistrationRequest] = []
         self.beats: list[BrokerHeartbeatRequest] = []
 
@@ -33,7 +35,10 @@ class Controller:
             return
         if isinstance(request, BrokerRegistrationRequest):
             self.registered.append(request)
-            reply(BrokerRegistrationResponse(error_code=self.error, broker_epoch=42))
+            if self.answers_after_s:
+                asyncio.get_running_loop().call_later(self.answers_after_s, self._register, reply)
+            else:
+                self._register(reply)
             return
         assert isinstance(request, BrokerHeartbeatRequest)
         self.beats.append(request)
@@ -47,6 +52,9 @@ class Controller:
                 should_shut_down=request.want_shut_down and self.beats_until_released <= 0,
             )
         )
+
+    def _register(self, reply: Callable[..., None]) -> None:
+        reply(BrokerRegistrationResponse(error_code=self.error, broker_epoch=42))
 
 
 def live(story: Callable[[Registration, Controller], Awaitable[None]]) -> None:
@@ -102,6 +110,23 @@ def test_a_node_id_that_stays_taken_is_refused() -> None:
         with pytest.raises(RegistrationRefused, match="DUPLICATE_BROKER_REGISTRATION"):
             await registration.register(5_000)
         assert 5 <= now_s() < 6
+
+    live(story)
+
+
+def test_a_controller_that_does_not_answer_is_waited_for_until_the_timeout_and_no_longer() -> None:
+    async def story(registration: Registration, controller: Controller) -> None:
+        controller.error = ErrorCode.REQUEST_TIMED_OUT
+        controller.answers_after_s = 30
+        asyncio.get_running_loop().call_later(35, setattr, controller, "error", ErrorCode.NONE)
+        began = now_s()
+        with pytest.raises(RegistrationRefused, match="REQUEST_TIMED_OUT"):
+            await registration.register(45_000)
+        assert now_s() - began == pytest.approx(45)
+        controller.error = ErrorCode.REQUEST_TIMED_OUT
+        asyncio.get_running_loop().call_later(35, setattr, controller, "error", ErrorCode.NONE)
+        await registration.register(95_000)
+        assert registration.epoch == 42
 
     live(story)
 
