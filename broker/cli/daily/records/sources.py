@@ -182,7 +182,10 @@ def _of_record(line: bytes, shape: RecordShape) -> OutgoingRecord:
     if not isinstance(row, dict) or not {"value", "value_base64"} & set(row):
         raise ValueError("it is not a record as 'moldau consume --json' writes it: there is no value")
     headers: list[RecordHeader] = []
-    for each in row.get("headers") or ():
+    given = row.get("headers") or []
+    if not isinstance(given, list):
+        raise ValueError("the headers are a list")
+    for each in given:
         if not isinstance(each, dict) or not isinstance(each.get("name"), str):
             raise ValueError("a header has a name and a value")
         headers.append((each["name"], _bytes(each, "value")))
@@ -199,7 +202,11 @@ def _of_record(line: bytes, shape: RecordShape) -> OutgoingRecord:
 
 def _bytes(row: dict[str, Any], name: str) -> bytes | None:
     encoded = row.get(f"{name}_base64")
-    return b64decode(encoded, validate=True) if encoded is not None else _encoded(row.get(name))
+    if encoded is None:
+        return _encoded(row.get(name))
+    if not isinstance(encoded, str):
+        raise ValueError(f"{name}_base64 is a text")
+    return b64decode(encoded, validate=True)
 
 
 def _rows_of_csv(file: str, stream: BinaryIO, shape: RecordShape) -> Iterator[OutgoingRecord]:

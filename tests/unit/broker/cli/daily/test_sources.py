@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,14 @@ from moldau.tables.client.producer import OutgoingRecord
 def records(directory: Path, lines: bytes, kind: str = "jsonl", **fields: Any) -> list[OutgoingRecord]:
     file = directory / f"lines.{kind}"
     file.write_bytes(lines)
+    return list(lines_of(file, kind, **fields))
+
+
+def lines_of(file: Path, kind: str, **fields: Any) -> Iterator[OutgoingRecord]:
     nothing: dict[str, Any] = dict.fromkeys(RecordShape.__annotations__)
     shape = RecordShape(**{**nothing, "topic": "t", "headers": (), "has_tombstones": False, **fields})
     invocation: Any = None
-    return list(records_of(str(file), kind, shape, invocation, lambda: None))
+    return records_of(str(file), kind, shape, invocation, lambda: None)
 
 
 @pytest.mark.parametrize(
@@ -58,6 +63,20 @@ def test_csv_that_would_lose_something_is_refused(lines: bytes, told: str, tmp_p
     with pytest.raises(Failure) as failed:
         records(tmp_path, lines, "csv")
     assert str(failed.value) == f"{tmp_path}/lines.csv{told}"
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        (b'{"value_base64":5}', "value_base64 is a text"),
+        (b'{"value":"x","headers":5}', "the headers are a list"),
+        (b'{"value":"x","headers":[5]}', "a header has a name and a value"),
+        (b'{"value":"x","headers":[{"name":"n","value_base64":[]}]}', "value_base64 is a text"),
+    ],
+)
+def test_a_record_of_another_form_is_refused(line: bytes, told: str, tmp_path: Path) -> None:
+    with pytest.raises(Failure, match=f"line 1: {told}"):
+        records(tmp_path, line, "records")
 
 
 def test_a_cell_of_csv_may_be_as_long_as_a_record(tmp_path: Path) -> None:
