@@ -89,7 +89,7 @@ def _opened(file: str) -> BinaryIO:
     if file == STANDARD_INPUT:
         return open(sys.stdin.fileno(), "rb", buffering=0, closefd=False)
     try:
-        return open(file, "rb")
+        return open(file, "rb", buffering=0)  # A buffer would keep the lines of a pipe until it is full.
     except FileNotFoundError:
         raise WrongArguments(NO_FILE.format(file=file)) from None
     except OSError as problem:

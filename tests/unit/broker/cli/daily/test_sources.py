@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any
 
 import pytest
@@ -77,6 +79,25 @@ def test_csv_that_would_lose_something_is_refused(lines: bytes, told: str, tmp_p
 def test_a_record_of_another_form_is_refused(line: bytes, told: str, tmp_path: Path) -> None:
     with pytest.raises(Failure, match=f"line 1: {told}"):
         records(tmp_path, line, "records")
+
+
+def test_a_line_of_a_named_pipe_is_not_held_back(tmp_path: Path) -> None:
+    is_read = Event()
+
+    def write() -> None:
+        with open(pipe, "wb", buffering=0) as stream:
+            stream.write(b"one\n")
+            is_read.wait(5)
+
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = Thread(target=write)
+    writer.start()
+    found = lines_of(pipe, "lines")
+    assert next(found).value == b"one" and writer.is_alive()
+    is_read.set()
+    assert [each.value for each in found] == []
+    writer.join()
 
 
 def test_a_cell_of_csv_may_be_as_long_as_a_record(tmp_path: Path) -> None:
