@@ -91,6 +91,8 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
         )
     except OSError as refusal:
         raise CommandError(f"{refusal.filename} cannot be read: {refusal.strerror}") from None
+    except UnicodeDecodeError:
+        raise CommandError("a file of a KAFKA_SSL_*_CREDENTIALS variable is not UTF-8") from None
     settings = container_settings(properties, variables)
     config = load(settings, unknown_variables(variables), () if warning is None else (warning,))
     cluster_ids = ClusterIds(variables.get("CLUSTER_ID"), arguments.cluster_id)

@@ -275,7 +275,10 @@ def read_script(path: str) -> object:
             return json.loads(text)
         import yaml
 
-        return yaml.safe_load(text)
+        try:
+            return yaml.safe_load(text)
+        except yaml.YAMLError as error:
+            raise CommandError(f"{path} is not YAML: {' '.join(str(error).split())}") from None
     except ImportError:
         raise CommandError(f"{path} is YAML, which needs PyYAML", "pip install PyYAML, or use JSON") from None
     except (OSError, ValueError) as error:

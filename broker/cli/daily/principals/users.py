@@ -179,7 +179,10 @@ def password_of(session: Session) -> str:
         finally:
             signal.signal(signal.SIGTERM, before)
     else:
-        password = sys.stdin.readline()
+        try:
+            password = sys.stdin.readline()
+        except UnicodeDecodeError:
+            raise WrongArguments("the password on standard input is not UTF-8") from None
     password = password.rstrip("\r\n")
     if not password:
         raise WrongArguments("the password is empty: give it in the first line of --password-file or of standard input")

@@ -10,6 +10,7 @@ import pytest
 from moldau.broker.cli import main
 from moldau.broker.cli.container import HTTP_LISTENER, container_settings, load
 from moldau.broker.cli.invocation import CommandError
+from moldau.broker.config import image_variables
 from moldau.broker.config.sources import setting_name
 
 COMBINED = {
@@ -72,6 +73,16 @@ def test_what_is_missing_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[
     file.write_text("node.id=1\n")
     assert main(["container", "--config", str(file)]) == 1
     assert 'Missing required configuration "process.roles"' in capsys.readouterr().err
+
+
+def test_a_password_that_is_not_utf_8_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "password").write_bytes(b"\xff")
+    monkeypatch.setattr(image_variables, "SECRETS_DIRECTORY", str(tmp_path))
+    monkeypatch.setenv("KAFKA_SSL_KEYSTORE_CREDENTIALS", "password")
+    assert main(["container", "--config", str(tmp_path / "none")]) == 1
+    assert capsys.readouterr().err == "moldau: a file of a KAFKA_SSL_*_CREDENTIALS variable is not UTF-8\n"
 
 
 def test_nobody_is_not_healthy(capsys: pytest.CaptureFixture[str]) -> None:

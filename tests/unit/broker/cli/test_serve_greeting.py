@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from moldau.broker.cli.invocation import Invocation, Terminal, load_config
+from moldau.broker.cli.invocation import CommandError, Invocation, Terminal, load_config
 from moldau.broker.cli.processes.ports import is_free
-from moldau.broker.cli.serve import as_json, console_settings, first_record, greet, recovery_text
+from moldau.broker.cli.serve import as_json, console_settings, first_record, greet, read_script, recovery_text
 from moldau.broker.node.start_messages import StartReport, report_of
 from moldau.broker.replicas.log_directories import OpeningResult
 from moldau.broker.runtime.log_output import is_shown_when_quiet, write_log
@@ -133,6 +133,13 @@ def test_a_node_without_a_file_has_a_console_where_a_person_starts_it() -> None:
     assert config.text("moldau.http.listener") == "http://127.0.0.1:1"
     assert report_of(config, "c", formatted=False, recovered=None, start_ms=1).console == "http://127.0.0.1:1/"
     assert settings(file="server.properties") == settings(memory=True) == settings(is_terminal=False) == {}
+
+
+def test_a_script_of_faults_that_is_not_yaml_is_told(tmp_path: Path) -> None:
+    file = tmp_path / "faults.yaml"
+    file.write_text("faults: [\n- a")
+    with pytest.raises(CommandError, match=f"{file} is not YAML: .* line 2, column 1"):
+        read_script(str(file))
 
 
 def test_a_port_in_use_is_not_free() -> None:

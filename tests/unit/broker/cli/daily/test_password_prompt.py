@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import pty
 import select
@@ -9,9 +10,13 @@ import signal
 import subprocess
 import sys
 import termios
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from moldau.broker.cli.daily.failures import WrongArguments
+from moldau.broker.cli.daily.principals.users import password_of
 from moldau.testing.namespace import Namespace
 
 ECHO_OF = 3
@@ -20,6 +25,13 @@ ECHO_OF = 3
 
 def has_echo(terminal: int) -> bool:
     return bool(termios.tcgetattr(terminal)[ECHO_OF] & termios.ECHO)
+
+
+def test_a_password_that_is_not_utf_8_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"\xff\n"), "utf-8"))
+    session: Any = SimpleNamespace(arguments=SimpleNamespace(password_file=None))
+    with pytest.raises(WrongArguments, match="the password on standard input is not UTF-8"):
+        password_of(session)
 
 
 @pytest.mark.processes
