@@ -52,7 +52,7 @@ def handle(services: Services, context: RequestContext, request: OffsetFetchRequ
     unknown = [replace_topic_ids(services.cluster, group, version) for group in groups]
     answers = [fetch_offsets(services, group, version, require_stable=request.require_stable) for group in groups]
     reply: Pending[Any] = Pending(waits_for=COORDINATOR)
-    fetched: Pending[list[Fetched]] = join_answers(answers, list)
+    fetched: Pending[list[Any]] = join_answers(answers, list)
     fetched.listen(
         lambda found: reply.follow(services.long_requests.answer(context, _response(services, context, found, unknown)))
     )

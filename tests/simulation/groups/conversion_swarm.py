@@ -21,6 +21,7 @@ from tests.simulation.groups.client import Sent
 from tests.simulation.groups.consumer_member import ConsumerMember, Owned, commit_of
 from tests.simulation.groups.conversion_rules import UPGRADES, ConversionRules
 from tests.simulation.groups.heartbeat_swarm import TOPICS, Topics
+from tests.simulation.groups.log_rules import all_of
 from tests.simulation.groups.stage import DrawnGroupStage
 from tests.support.coordinator_swarm import CoordinatorSwarm
 from tests.support.drawn_stage import Asked, Manners
@@ -175,7 +176,7 @@ class ConversionSwarm(CoordinatorSwarm):
         return frozenset((ids[name], index) for name, index in consumer.classic.owned)
 
     def _offsets(self) -> dict[tuple[str, int], int]:
-        answer = self.stage.shard.offsets(OffsetFetchRequestGroup(group_id=GROUP, topics=None))
+        answer = all_of(self.stage.shard.offsets(OffsetFetchRequestGroup(group_id=GROUP, topics=None)))
         return {
             (topic.name, each.partition_index): each.committed_offset
             for topic in answer.topics

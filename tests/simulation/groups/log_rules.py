@@ -9,7 +9,7 @@ from moldau.coordinator.classic import events as classic_events
 from moldau.coordinator.classic.group import EMPTY, STABLE, ClassicGroup, subscription_topics
 from moldau.coordinator.group import events
 from moldau.coordinator.group.records import Change, CommittedOffset, OffsetChange, RecordChange, TransactionEnded
-from moldau.coordinator.offsets.offset_fetch import offsets_of
+from moldau.coordinator.offsets.offset_fetch import AllOffsets, offsets_of
 from moldau.coordinator.runtime import machine
 from moldau.coordinator.runtime.machine import Effects
 from moldau.protocol.errors import ErrorCode
@@ -109,6 +109,11 @@ class Replayed:
             for place, placed in offsets.items():
                 found[place] = min(placed.end_offset, found.get(place, placed.end_offset))
         return found
+
+
+def all_of(answer: OffsetFetchResponseGroup | AllOffsets) -> OffsetFetchResponseGroup:
+    """The response that the broker makes of an answer in pieces."""
+    return answer.whole() if isinstance(answer, AllOffsets) else answer
 
 
 class LogRules(Watcher):
@@ -388,9 +393,9 @@ class LogRules(Watcher):
         """What readers of a group see now."""
         shard = self.stage.shard
         request = OffsetFetchRequestGroup(group_id=group_id, topics=None)
-        self._is_committed(shard.offsets(request))
+        self._is_committed(all_of(shard.offsets(request)))
         stable = offsets_of(shard._offsets.committed_offsets(group_id), request, require_stable=True)
-        self._is_committed(stable, require_stable=True)
+        self._is_committed(all_of(stable), require_stable=True)
         is_shown = shard.group(group_id) is not None
         if is_shown and group_id not in self.committed_log.known:
             raise Violation(f"group {group_id} is shown, and nothing of it is committed")

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import pytest
 
-from moldau.broker.console import record_pages, record_reading
+from moldau.broker.console import partitions, record_pages, record_reading
 from moldau.broker.console.decoding.fields import field_test
 from moldau.broker.console.decoding.texts import bytes_as_text, escape_unprintable
 from moldau.protocol.compression import Codec
@@ -220,7 +220,7 @@ def test_a_tail_counts_the_records_that_it_leaves_out_of_all_partitions() -> Non
 
 
 def test_a_tail_follows_a_partition_whose_leader_answers_late(monkeypatch: pytest.MonkeyPatch) -> None:
-    offsets_of, away = record_pages.offsets_of, {("orders", 1)}
+    offsets_of, away = partitions.offsets_of, {("orders", 1)}
 
     async def answered(*given: Any) -> dict[tuple[str, int], int]:
         return {key: offset for key, offset in (await offsets_of(*given)).items() if key not in away}

@@ -64,7 +64,7 @@ class Consumer:
             protocol_name="range",
             assignments=given,
         )
-        return (await self.client.ask(sync, 5)).error_code == ErrorCode.NONE
+        return bool((await self.client.ask(sync, 5)).error_code == ErrorCode.NONE)
 
     @property
     def beat(self) -> HeartbeatRequest:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -48,7 +49,7 @@ def test_what_is_copied_is_deleted_and_the_log_keeps_its_start(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("kept", [{"local_retention_ms": 1000, "local_retention_bytes": -1}, {}])
-def test_the_active_segment_is_rolled_when_local_retention_is_due(tmp_path: Path, kept: dict[str, int]) -> None:
+def test_the_active_segment_is_rolled_when_local_retention_is_due(tmp_path: Path, kept: dict[str, Any]) -> None:
     """Only a rolled segment is copied, and only a copy expires by retention.ms."""
     log = written(tmp_path, replace(CONFIG, **kept))
     active, late_ms, end_offset = log.active, 10**15, log.end_offset
@@ -74,7 +75,7 @@ def test_the_active_segment_is_rolled_when_local_retention_is_due(tmp_path: Path
         {"local_retention_bytes": 1, "local_retention_ms": -1},
     ],
 )
-def test_an_active_segment_that_local_retention_keeps_is_not_rolled(tmp_path: Path, kept: dict[str, int]) -> None:
+def test_an_active_segment_that_local_retention_keeps_is_not_rolled(tmp_path: Path, kept: dict[str, Any]) -> None:
     """DeleteRecords alone rolls none either, as in Apache Kafka."""
     log = written(tmp_path, replace(CONFIG, **kept))
     active = log.active

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
+from typing import Any
 
 import pytest
 
@@ -359,7 +360,8 @@ def test_the_later_parts_of_a_long_request_are_not_read_from_the_buffer_of_anoth
             (answer,) = (await client.reply()).responses
             assert {each.error_code for each in answer.partition_responses} == {ErrorCode.NONE}
         for index in range(600):
-            found = bytes((await clients[0].fetch("t", 0, partition=index)).records)
+            fetched: Any = await clients[0].fetch("t", 0, partition=index)
+            found = bytes(fetched.records)
             assert [value for value in "abc" if f"{value}{index:03}".encode() in found] == ["a", "b", "c"]
         assert node.broker.request_memory.used_size == 0
 
