@@ -17,6 +17,7 @@ from moldau.broker.apis.api import Api, list_paths
 from moldau.broker.apis.groups import offset_fetch
 from moldau.broker.apis.needs import guarded_handler
 from moldau.broker.apis.parts import Answering, ListPath, LongRequest, LongRequests, PartRules, RequestPart, pieces
+from moldau.broker.network.memory import RequestMemory
 from moldau.broker.network.route import ListenerRole, RequestContext, Route, RouteBinding
 from moldau.broker.runtime.pending import Pending
 from moldau.protocol.compiler import encode
@@ -166,8 +167,8 @@ class SlowClock:
         return self.now_ns
 
 
-NO_MEMORY: Final = cast("Any", None)
-"""Only requests with records are counted."""
+MEMORY: Final = RequestMemory(None, cast("Any", None))
+"""Request memory without a limit, for which no connection waits."""
 
 
 class StillConnection:
@@ -219,7 +220,7 @@ def test_others_have_their_turn_while_a_long_answer_is_made() -> None:
             cast("Any", SlowClock()),
             loop,
             lambda work, name="": tasks.append(loop.create_task(cast("Any", work))),
-            NO_MEMORY,
+            MEMORY,
         )
         replies: list[object] = []
         connections = [StillConnection() for _ in range(3)]
@@ -291,7 +292,7 @@ def test_the_decisions_of_all_slices_are_one_entry_for_each_outcome(count: int) 
             cast("Any", SlowClock()),
             loop,
             lambda work, name="": tasks.append(loop.create_task(cast("Any", work))),
-            NO_MEMORY,
+            MEMORY,
         )
         connection: Any = StillConnection()
         connection.access = authorizer.access(Principal("User", "alice"), "10.0.0.1")
@@ -330,7 +331,7 @@ def test_a_slice_of_a_long_answer_leaves_room_for_a_collection_of_garbage() -> N
             cast("Any", Clock()),
             loop,
             lambda work, name="": tasks.append(loop.create_task(cast("Any", work))),
-            NO_MEMORY,
+            MEMORY,
         )
 
         def tick() -> None:
@@ -362,7 +363,7 @@ def test_an_answer_that_is_not_there_yet_completes_the_reply_later() -> None:
             cast("Any", SlowClock()),
             asyncio.get_running_loop(),
             lambda work, name="": works.append(cast("Any", work)),
-            NO_MEMORY,
+            MEMORY,
         )
         reply = turns.answer(RequestContext(cast("Any", StillConnection()), ROUTE, 6, 0, None), answering())
         replies: list[object] = []
@@ -390,7 +391,7 @@ def test_a_client_that_leaves_abandons_the_answer_that_is_not_there_yet() -> Non
             cast("Any", SlowClock()),
             asyncio.get_running_loop(),
             lambda work, name="": works.append(cast("Any", work)),
-            NO_MEMORY,
+            MEMORY,
         )
         reply = turns.answer(RequestContext(cast("Any", StillConnection()), ROUTE, 6, 0, None), answering())
         await works[0]
@@ -414,7 +415,7 @@ def test_an_answer_that_fails_in_a_later_slice_fails_on_its_connection_alone() -
             cast("Any", SlowClock()),
             asyncio.get_running_loop(),
             lambda work, name="": works.append(cast("Any", work)),
-            NO_MEMORY,
+            MEMORY,
         )
         connection = StillConnection()
         turns.answer(RequestContext(cast("Any", connection), ROUTE, 6, 0, None), answering())
@@ -437,7 +438,7 @@ def test_others_have_their_turn_after_each_slice() -> None:
             cast("Any", SlowClock()),
             loop,
             lambda work, name="": tasks.append(loop.create_task(cast("Any", work))),
-            NO_MEMORY,
+            MEMORY,
         )
         replies: list[object] = []
 
@@ -484,7 +485,7 @@ def in_one_slice(api: str, request: object, answer: Callable[[Any], object]) -> 
             cast("Any", StoppedClock()),
             loop,
             lambda work, name="": tasks.append(loop.create_task(cast("Any", work))),
-            NO_MEMORY,
+            MEMORY,
         )
         context = RequestContext(cast("Any", StillConnection()), ROUTE, 6, 0, None)
         response = LongRequest(parts_of(api), turns, context, request, count).begin()
