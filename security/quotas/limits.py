@@ -26,6 +26,15 @@ from moldau.security.quotas.entity import CLIENT_ID, CONNECTION_CREATION_RATE, I
 
 REMEMBERED_MAX: Final = 10_000
 """The maximum number of cached results of `limit_of_client`. Clients choose their ids, so there may be many."""
+CLIENT_ID_LENGTH_MAX: Final = 256
+"""The maximum length (characters) of a client id that is cached, or kept whole in the tags of a rate: a client may send
+any text of up to 32 KiB, and another one in each request.
+
+DIVERGES: a longer client id has its begin and its digest in the tags, which metrics show. Apache Kafka keeps every id
+for an hour, whatever its length.
+"""
+SHORTENED_LENGTH: Final = 64
+"""The length (characters) of the begin of a long client id that stays in the tags."""
 
 
 class QuotaTags(NamedTuple):
@@ -69,6 +78,8 @@ class QuotaLimits:
     def limit_of_client(self, key: str, user: str, client_id: str) -> ClientLimit | None:
         """The quota with this key that applies to a client; None if the client has no such quota. `user` is the name of
         the client's principal."""
+        if len(client_id) > CLIENT_ID_LENGTH_MAX:
+            return self._found(key, user, client_id)
         asked = (key, user, client_id)
         if asked not in self._known:
             if len(self._known) >= REMEMBERED_MAX:
@@ -93,9 +104,16 @@ class QuotaLimits:
 
 
 def _by_precedence(user: str, client_id: str) -> Iterator[tuple[QuotaEntity, QuotaTags]]:
+    tag = client_id if len(client_id) <= CLIENT_ID_LENGTH_MAX else _shortened(client_id)
     for user_name in (user, None):
         for client_name in (client_id, None):
-            yield QuotaEntity.from_parts([(USER, user_name), (CLIENT_ID, client_name)]), QuotaTags(user, client_id)
+            yield QuotaEntity.from_parts([(USER, user_name), (CLIENT_ID, client_name)]), QuotaTags(user, tag)
         yield QuotaEntity.from_parts([(USER, user_name)]), QuotaTags(user, "")
     for client_name in (client_id, None):
-        yield QuotaEntity.from_parts([(CLIENT_ID, client_name)]), QuotaTags("", client_id)
+        yield QuotaEntity.from_parts([(CLIENT_ID, client_name)]), QuotaTags("", tag)
+
+
+def _shortened(client_id: str) -> str:
+    from hashlib import sha256
+
+    return f"{client_id[:SHORTENED_LENGTH]}… sha256:{sha256(client_id.encode()).hexdigest()}"

@@ -8,7 +8,7 @@ import pytest
 
 from moldau.security.quotas import throttling
 from moldau.security.quotas.entity import CONNECTION_CREATION_RATE, PRODUCER_BYTE_RATE, QuotaEntity
-from moldau.security.quotas.limits import ClientLimit, QuotaLimits, QuotaTags
+from moldau.security.quotas.limits import CLIENT_ID_LENGTH_MAX, ClientLimit, QuotaLimits, QuotaTags
 from moldau.security.quotas.sampled_rate import QuotaWindows, SampledRate, throttle_ms
 from moldau.security.quotas.throttling import ClientThrottle
 
@@ -49,6 +49,26 @@ def test_quotas_of_others_do_not_count() -> None:
         limits.apply_changes({entity({**names}): {PRODUCER_BYTE_RATE: 1.0}})
     assert limits.limit_of_client(PRODUCER_BYTE_RATE, "alice", "app") is None
     assert limits.stamp != stamp
+
+
+def test_a_long_client_id_has_a_rate_of_its_own_and_is_not_kept() -> None:
+    long, like_it = "a" * 32_000 + "1", "a" * 32_000 + "2"
+    limits = QuotaLimits()
+    limits.apply_changes(
+        {
+            entity({"client-id": None}): {PRODUCER_BYTE_RATE: 1000.0},
+            entity({"client-id": long}): {PRODUCER_BYTE_RATE: 5.0},
+        }
+    )
+    throttle = ClientThrottle(PRODUCER_BYTE_RATE, limits, QuotaWindows())
+    for client_id in (long, like_it, "a" * CLIENT_ID_LENGTH_MAX):
+        throttle.record("", client_id, 1, 0)
+        throttle.record("", client_id, 1, 0)
+    ids = [tags.client_id for tags, _ in throttle.rates]
+    assert len(set(ids)) == 3 and max(map(len, ids)) <= CLIENT_ID_LENGTH_MAX
+    assert [key[2] for key in limits._known] == ["a" * CLIENT_ID_LENGTH_MAX]
+    found = limits.limit_of_client(PRODUCER_BYTE_RATE, "", long)
+    assert found is not None and found.value == 5.0
 
 
 def test_an_address_has_a_limit_of_its_own_or_the_default() -> None:
