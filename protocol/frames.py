@@ -13,7 +13,7 @@ from struct import Struct
 from typing import Final
 
 from moldau.protocol.compiler import decode, encode
-from moldau.protocol.primitives import skip_tags
+from moldau.protocol.primitives import MalformedMessage, skip_tags
 from moldau.protocol.schema import header_flexible_from, response_class_of, spec_of
 
 FRAME_SIZE_FORMAT: Final = Struct(">i")
@@ -50,7 +50,10 @@ def request_frame(request: object, version: int, correlation_id: int, client_id:
 
 
 def correlation_id_of(reply: bytes | memoryview) -> int:
-    """The correlation id of an encoded reply. `reply` does not have the size that precedes the header."""
+    """The correlation id of an encoded reply. `reply` does not have the size that precedes the header. Raises
+    `MalformedMessage`."""
+    if len(reply) < FRAME_SIZE_FORMAT.size:
+        raise MalformedMessage("the header of the reply is cut short")
     correlation_id: int = FRAME_SIZE_FORMAT.unpack_from(reply)[0]
     return correlation_id
 
@@ -60,7 +63,10 @@ def response_of(cls: type[object], version: int, reply: bytes | memoryview) -> o
     `MalformedMessage`."""
     response_class = response_class_of(cls)
     data = memoryview(reply)
-    has_tags = version >= header_flexible_from(response_class)
-    return decode(
-        response_class, data[skip_tags(data, FRAME_SIZE_FORMAT.size) if has_tags else FRAME_SIZE_FORMAT.size :], version
-    )
+    position = FRAME_SIZE_FORMAT.size
+    if version >= header_flexible_from(response_class):
+        try:
+            position = skip_tags(data, position)
+        except IndexError:
+            raise MalformedMessage("the header of the reply is cut short") from None
+    return decode(response_class, data[position:], version)

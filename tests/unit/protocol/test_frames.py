@@ -38,3 +38,11 @@ def test_a_reply_has_tags_in_flexible_versions_save_that_of_api_versions() -> No
 def test_bytes_that_are_left_over_are_malformed() -> None:
     with pytest.raises(MalformedMessage, match="1 bytes left over"):
         response_of(HeartbeatRequest, 0, b"\0\0\0\x07\0\x1b\0")
+
+
+@pytest.mark.parametrize("size", range(9))
+def test_a_reply_that_is_cut_short_is_malformed(size: int) -> None:
+    reply = (b"\0\0\0\x07" + b"\x01\x07\x01x" + b"\0\0\0\x05" + b"\0\x1b" + b"\0")[:size]
+    with pytest.raises(MalformedMessage):
+        correlation_id_of(reply)
+        response_of(HeartbeatRequest, 4, reply)
