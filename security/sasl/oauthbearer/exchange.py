@@ -87,8 +87,6 @@ class KeysWanted(NamedTuple):
     """A request for the provider's key set, as `NeedsLookup.what`. The caller fetches the set again unless it was
     fetched just before: it limits the rate of fetches, because a client chooses the key ids in its tokens."""
 
-    key_id: str | None
-
 
 class BearerServer(Mechanism):
     """The server's side of one OAUTHBEARER exchange with a client."""
@@ -126,7 +124,7 @@ class BearerServer(Mechanism):
         try:
             accepted = accept_token(token, self._rules, self._keys, self._wall_clock_ms())
         except UnknownKey as error:
-            return NeedsLookup(KeysWanted(None)) if may_look_up else self._refuse(str(error))
+            return NeedsLookup(KeysWanted()) if may_look_up else self._refuse(str(error))
         except InvalidToken as error:
             return self._refuse(str(error))
         if self._authorization_id not in ("", accepted.subject):
