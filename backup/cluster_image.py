@@ -175,11 +175,17 @@ def _restored_topics(
     return TopicsImage.from_topics(kept)
 
 
+def restored_replicas(partition: PartitionRegistration, placement: RestorePlacement) -> tuple[int, ...]:
+    """Return the nodes that get a replica of a partition: without those that a reassignment removes."""
+    if placement.single_node is not None:
+        return (placement.single_node,)
+    return tuple(each for each in partition.replicas if each not in partition.removing_replicas) or partition.replicas
+
+
 def _restored_partition(
     partition: PartitionRegistration, placement: RestorePlacement, directories: Mapping[int, bytes], last_epoch: int
 ) -> PartitionRegistration:
-    stay = tuple(each for each in partition.replicas if each not in partition.removing_replicas) or partition.replicas
-    replicas = stay if placement.single_node is None else (placement.single_node,)
+    replicas = restored_replicas(partition, placement)
     return PartitionRegistration(
         replicas=replicas,
         isr=replicas,

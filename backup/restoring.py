@@ -18,6 +18,7 @@ from moldau.backup.cluster_image import (
     restored_image,
     restored_node_ids,
     restored_quorum,
+    restored_replicas,
 )
 from moldau.backup.group_offsets import RestoredGroupOffsets
 from moldau.backup.log_writing import SEGMENT_BYTES_MAX, RestoredLogWriter
@@ -258,14 +259,10 @@ class _Restoring:
         return sum(piece.size * len(self._replicas(key)) for key, each in self._restored() for piece in each.pieces)
 
     def _replicas(self, key: PartitionKey) -> tuple[int, ...]:
-        if self._placement.single_node is not None:
-            return (self._placement.single_node,)
         partition = self._image.topics.partition(key.topic, key.partition)
         if partition is None:
             raise CorruptObject(f"the metadata of backup {self._manifest.backup_id} has no partition {key}")
-        return tuple(each for each in partition.replicas if each not in partition.removing_replicas) or (
-            partition.replicas
-        )
+        return restored_replicas(partition, self._placement)
 
     # Reading and writing the logs
 
