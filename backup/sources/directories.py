@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from moldau.backup.manifest import PartitionKey
-from moldau.backup.sources.log_files import LogFiles, end_of_files
+from moldau.backup.sources.log_files import FilesEnd, LogFiles, end_of_files
 from moldau.backup.sources.metadata_log import ReplayedMetadata
 from moldau.backup.sources.order import TRANSACTIONS_TOPIC, listing_rounds_of
 from moldau.backup.sources.port import ATTEMPTS_MAX, LogEnds
@@ -101,13 +101,13 @@ class DirectorySource:
             warn(f"{replica}: the offsets from {start} to {first} are in remote storage, and not in this backup")
             start = first
         ends_with_files = len(topic.partitions[number].replicas) == 1 or name == TRANSACTIONS_TOPIC
-        end = end_of_files(self._fs, replica.directory) if ends_with_files else replica.high_watermark
+        end = end_of_files(self._fs, replica.directory).offset if ends_with_files else replica.high_watermark
         return DirectoryLog(self._fs, PartitionKey(name, topic.id, number), start, max(start, end), replica.directory)
 
 
 def read_metadata(fs: FileSystem, directories: Sequence[str]) -> ReplayedMetadata:
-    """Read the metadata log that ends at the highest offset. Raises `Refused` if no directory has a metadata log or the
-    log is damaged, and OSError."""
+    """Read the metadata log that ends last, of those in the directories. Raises `Refused` if no directory has a
+    metadata log or the log is damaged, and OSError."""
     places = [f"{each}/{METADATA_DIRECTORY}" for each in directories if fs.exists(f"{each}/{METADATA_DIRECTORY}")]
     if not places:
         raise Refused(
@@ -121,11 +121,14 @@ def read_metadata(fs: FileSystem, directories: Sequence[str]) -> ReplayedMetadat
         raise Refused(f"{place}: {malformed}") from None
 
 
-def _end_of(fs: FileSystem, place: str) -> int:
+def _end_of(fs: FileSystem, place: str) -> FilesEnd:
+    """The end of a metadata log. A controller that was cut off may have a longer log with an older epoch, whose last
+    records were never committed."""
+    newest = [FilesEnd(epoch, end_offset) for end_offset, epoch in snapshots_in(fs.list_directory(place))[-1:]]
     try:
-        return end_of_files(fs, place)
+        return max([end_of_files(fs, place), *newest])
     except MalformedMessage:
-        return -1
+        return FilesEnd(-1, -1)
 
 
 def _replayed(fs: FileSystem, place: str) -> ReplayedMetadata:

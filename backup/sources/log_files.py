@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from moldau.backup.sources.port import LogDeleted, LogStartMoved
 from moldau.protocol.primitives import MalformedMessage
-from moldau.protocol.record_batch import HEADER_SIZE, LOG_OVERHEAD, may_be_old_message, parse_header
+from moldau.protocol.record_batch import (
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    NO_LEADER_EPOCH,
+    BatchHeader,
+    may_be_old_message,
+    parse_header,
+)
 from moldau.storage.files.open_files import OpenFile
 from moldau.storage.files.port import File, FileSystem
-from moldau.storage.segment.batch_scan import BatchPlace, iterate_batch_places
+from moldau.storage.segment.batch_scan import BatchPlace, iterate_batch_headers
 from moldau.storage.segment.segment_listing import ListedSegment, list_segments, locate_batch, offset_index_of
 
 READ_SIZE: Final = 1 << 20
@@ -115,10 +122,18 @@ def _batches_at(file: File, position: int) -> bytes:
     return data if len(data) == size else b""
 
 
-def end_of_files(fs: FileSystem, directory: str) -> int:
-    """Return the end offset of the log in a partition's directory: the offset after its last whole batch. Without
-    batches it is the base offset of the first segment, and 0 without segments. Raises OSError and `MalformedMessage`.
-    """
+class FilesEnd(NamedTuple):
+    """The end of the log in a partition's directory. Of two ends, that of the newer log is greater, as in Raft."""
+
+    leader_epoch: int
+    """The leader epoch of the last whole batch; -1 if there is none."""
+    offset: int
+    """The offset after the last whole batch. Without batches it is the base offset of the last segment, and 0 without
+    segments."""
+
+
+def end_of_files(fs: FileSystem, directory: str) -> FilesEnd:
+    """Return the end of the log in a partition's directory. Raises OSError and `MalformedMessage`."""
     for _ in range(LISTINGS_MAX - 1):
         try:
             return _end_of_listed(fs, list_segments(fs, directory))
@@ -127,14 +142,14 @@ def end_of_files(fs: FileSystem, directory: str) -> int:
     return _end_of_listed(fs, list_segments(fs, directory))
 
 
-def _end_of_listed(fs: FileSystem, segments: list[ListedSegment]) -> int:
+def _end_of_listed(fs: FileSystem, segments: list[ListedSegment]) -> FilesEnd:
     for segment in reversed(segments):
         index = offset_index_of(fs, segment)
         opened = OpenFile(fs.open(segment.path(), read_only=True))
-        last_offset = -1
-        for place in iterate_batch_places(opened.file, index.last_position() if index else 0, segment.size):
-            last_offset = place.last_offset
+        last: BatchHeader | None = None
+        for _, header in iterate_batch_headers(opened.file, index.last_position() if index else 0, segment.size):
+            last = header
         _refuse_replaced(fs, segment)
-        if last_offset >= 0:
-            return last_offset + 1
-    return segments[-1].base_offset if segments else 0
+        if last is not None:
+            return FilesEnd(last.partition_leader_epoch, last.next_offset)
+    return FilesEnd(NO_LEADER_EPOCH, segments[-1].base_offset if segments else 0)

@@ -8,13 +8,19 @@ import pytest
 
 from moldau.backup.manifest import BackupManifest
 from moldau.backup.reading import read_metadata
+from moldau.backup.sources import directories
 from moldau.backup.sources.directories import DirectoryLog, DirectorySource
 from moldau.backup.sources.order import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC, listing_rounds_of
 from moldau.backup.taking import take_backup
-from moldau.kraft.snapshot.batches import load_snapshot
+from moldau.kraft.quorum.control_records import QuorumDescription
+from moldau.kraft.record_frame import encode_record
+from moldau.kraft.snapshot.batches import load_snapshot, snapshot_batches
 from moldau.kraft.snapshot.names import SnapshotId
 from moldau.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from moldau.protocol.record_batch import parse_header
+from moldau.protocol.record_builder import Record, build_batch
+from moldau.protocol.records.metadata import FeatureLevelRecord, TopicRecord
+from moldau.storage.files.memory_files import MemoryFiles
 from moldau.storage.files.port import FileSystem
 from moldau.tables.refusals import Refused
 from moldau.testing.simulation.storage import SimulatedBucket
@@ -94,6 +100,43 @@ def test_a_node_that_was_killed_has_all_of_its_only_replicas() -> None:
 
     serve_and(story)
     assert manifests[0].topics[0].partitions[0].end_offset == 4
+
+
+def metadata_batch(offset: int, epoch: int, name: str) -> bytes:
+    records = [FeatureLevelRecord(name="metadata.version", feature_level=30)] if not offset else []
+    values = [*records, TopicRecord(name=name, topic_id=name.encode().ljust(16, b"\0"))]
+    encoded = [Record(None, encode_record(each, 0), 5_000) for each in values]
+    return build_batch(encoded, base_offset=offset, partition_leader_epoch=epoch)
+
+
+@pytest.mark.parametrize("has_snapshot", [False, True])
+def test_the_metadata_is_that_of_the_newest_epoch(has_snapshot: bool) -> None:
+    """A controller that led epoch 1 and was cut off has the longer log: two topics that were never committed."""
+    files = MemoryFiles(lambda: 0)
+    common = metadata_batch(0, 1, "both")
+    logs = {
+        "/old": [common, *(metadata_batch(offset, 1, f"lost{offset}") for offset in (2, 3))],
+        "/new": [common, metadata_batch(2, 2, "kept")],
+    }
+    for path, batches in logs.items():
+        directory = f"{path}/__cluster_metadata-0"
+        files.make_directories(directory)
+        for each in batches[:1] if has_snapshot and path == "/new" else batches:
+            file = files.open(f"{directory}/{0:020d}.log", create=True)
+            file.append([each])
+            file.close()
+    if has_snapshot:
+        image = directories.read_metadata(files, ["/new"]).image
+        records = [*image.snapshot_records(), TopicRecord(name="kept", topic_id=b"kept".ljust(16, b"\0"))]
+        parts = snapshot_batches(
+            records, QuorumDescription(), metadata_version=30, epoch=2, last_contained_ms=0, now_ms=0
+        )
+        file = files.open(f"/new/__cluster_metadata-0/{SnapshotId(3, 2).file_name}", create=True)
+        file.append([*parts])
+        file.close()
+    metadata = directories.read_metadata(files, list(logs))
+    assert sorted(each.name for each in metadata.image.topics.by_id.values()) == ["both", "kept"]
+    assert (metadata.epoch, metadata.end_offset) == (2, 3)
 
 
 def test_a_log_is_read_to_its_end_while_it_is_cleaned_and_deleted() -> None:

@@ -61,4 +61,4 @@ def test_the_end_of_a_log_is_not_that_of_an_earlier_segment() -> None:
     data = files.read(path)
     *_, (last, _) = iterate_batches(data)
     files.cleaned = path, data[last:]
-    assert end_of_files(files, DIRECTORY) == log.end_offset
+    assert end_of_files(files, DIRECTORY) == (0, log.end_offset)
