@@ -13,6 +13,7 @@ from moldau.storage.directory.log_directory import LogDirectory
 from moldau.storage.files.memory_files import MemoryFiles
 from moldau.storage.log.log import Log
 from moldau.storage.log_config import LogConfig
+from tests.unit.storage.compaction.histories import COMPACTED, clean_log, stored
 
 ROOT = "/data"
 SEGMENT_BYTES = 400
@@ -38,6 +39,10 @@ def batch_at(offset: int) -> bytes:
     return build_batch([Record(b"k", bytes(100), 1_000)], base_offset=offset, partition_leader_epoch=3)
 
 
+def offsets_of(log: Log) -> list[int]:
+    return [header.base_offset for header in headers_of(log) if header.records_count]
+
+
 def headers_of(log: Log) -> list[BatchHeader]:
     return [header for segment in log.segments for _, header in segment.headers()]
 
@@ -57,7 +62,7 @@ def headers_of(log: Log) -> list[BatchHeader]:
 )
 def test_the_node_has_every_batch(offsets: list[int], end_offset: int, policy: str) -> None:
     log = restored(offsets, end_offset, policy=policy)
-    assert [header.base_offset for header in headers_of(log) if header.records_count] == offsets
+    assert offsets_of(log) == offsets
     assert log.end_offset == end_offset
     assert log.log_start_offset == (0 if offsets else end_offset)
 
@@ -70,3 +75,19 @@ def test_a_gap_before_the_first_batch_is_no_later_start() -> None:
 def test_an_empty_batch_has_the_epoch_of_its_neighbour() -> None:
     """A later epoch would cut the batches after it, an earlier one the empty batch."""
     assert {header.partition_leader_epoch for header in headers_of(restored([0, FAR], 2 * FAR))} == {3}
+
+
+@pytest.mark.parametrize("gap", [30, FAR])
+def test_followers_and_the_cleaner_take_the_empty_batches(gap: int) -> None:
+    offsets, end_offset = [0, 1, gap, 2 * gap], 3 * gap
+    log = restored(offsets, end_offset)
+    files = log.fs
+    follower = Log.open(files, f"{ROOT}/f-0", COMPACTED, now_ms=NOW_MS)
+    for each in stored(log):
+        assert not follower.append_as_follower(each.data, 3, NOW_MS).error
+    follower.close(NOW_MS, clean=False)
+    follower = Log.open(files, f"{ROOT}/f-0", COMPACTED, now_ms=NOW_MS)
+    assert (offsets_of(follower), follower.end_offset) == (offsets, end_offset)
+    log.roll(NOW_MS)
+    clean_log(files, log)
+    assert (offsets_of(log), log.end_offset) == ([2 * gap], end_offset), "all batches have the same key"

@@ -477,10 +477,10 @@ def test_a_directory_that_is_not_empty() -> None:
 class NodeTwoStays(MemoryFiles):
     """The directory of the second node cannot be moved into place."""
 
-    def rename(self, source: str, target: str) -> None:
-        if target.endswith("/2"):
-            raise OSError(errno.EIO, "the disk fails", target)
-        super().rename(source, target)
+    def rename(self, old: str, new: str) -> None:
+        if new.endswith("/2"):
+            raise OSError(errno.EIO, "the disk fails", new)
+        super().rename(old, new)
 
 
 def test_a_failure_between_two_nodes_leaves_neither() -> None:
