@@ -364,6 +364,7 @@ class NodeParts:
             settings,
             ShareCounts(),
             dead_letters,
+            self.tiering.offsets if self.tiering is not None else None,
         )
         return SharePartitionRegistry(self.replicas, ports)
 
@@ -374,7 +375,6 @@ class NodeParts:
         self.reply_memory = ReplyMemory(config.integer("moldau.queued.max.reply.bytes"), loop)
         self.transcoder = Transcoder(environment, self.request_memory)
         near = config.text_or_none("replica.selector.class") == RACK_AWARE
-        rack = config.text_or_none("broker.rack")
         self.client_quotas = ClientQuotas(quota_windows(config))
         self.large_batches = LargeBatches(environment)
         self.services = Services(
@@ -415,7 +415,7 @@ class NodeParts:
                 self.replicas,
                 LocalLogSource(),
                 self.throttles.leader,
-                RackAwareReplicaSelector(rack, self.cluster) if near else None,
+                RackAwareReplicaSelector(config.text_or_none("broker.rack"), self.cluster) if near else None,
                 environment.monotonic_ms,
                 tiering.source if tiering is not None else None,
             ),

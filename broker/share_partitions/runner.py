@@ -16,7 +16,7 @@ import asyncio
 import logging
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from moldau.broker.coordinators.share_state_persister import NO_WAITER, ShareStatePersister
 from moldau.broker.purgatory.purgatory import Purgatory, WatchingOperation
@@ -28,6 +28,7 @@ from moldau.coordinator.share_coordinator.events import ReadState, StateAnswer, 
 from moldau.coordinator.share_coordinator.state import NO_OFFSET, ShareKey, StateBatch
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.late_tuple import NamedTuple
+from moldau.protocol.primitives import MalformedMessage
 from moldau.replication.partition import Partition
 from moldau.replication.share.acquisition import AcquiredRecords, AcquireParameters, FetchedBatch, acquire_records
 from moldau.replication.share.changes import (
@@ -39,6 +40,10 @@ from moldau.replication.share.changes import (
     StoredBatch,
 )
 from moldau.replication.share.share_partition import SharePartition
+
+if TYPE_CHECKING:
+    from moldau.broker.tiering.remote_source import RemoteOffsets
+    from moldau.storage.log.reading import TimestampedOffset
 
 log = logging.getLogger("moldau.share")
 
@@ -99,6 +104,7 @@ class SharePartitionPorts(NamedTuple):
     settings: GroupSettings
     counts: ShareCounts
     dead_letters: DeadLetterPorts
+    remote_offsets: RemoteOffsets | None = None
 
 
 class SharePartitionRunner:
@@ -198,8 +204,12 @@ class SharePartitionRunner:
             offset = partition.log.log_start_offset
         else:
             wanted_ms = self._ports.environment.wall_ms() - duration_ms(strategy)
-            found = await self._ports.environment.offload(lambda: partition.log.offset_for_timestamp(wanted_ms))
-            offset = partition.high_watermark if found is None else found.offset
+            found = await find_by_time(partition, wanted_ms, self._ports.remote_offsets)
+            if isinstance(found, ErrorCode):
+                self.fence(found)
+                return
+            # A record that is not committed yet may be replaced by another one with the same offset.
+            offset = partition.high_watermark if found is None else min(found.offset, partition.high_watermark)
         if self.error is None:
             self._loaded(answer, offset)
 
@@ -421,3 +431,25 @@ class SharePartitionRunner:
 
     def on_gone(self, error: ErrorCode) -> None:
         self.fence(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+
+async def find_by_time(
+    partition: Partition, timestamp: int, remote_offsets: RemoteOffsets | None
+) -> TimestampedOffset | ErrorCode | None:
+    """The first record at or after a time (ms), in remote storage or here; None if there is none, or the error code for
+    the client if it cannot be looked up.
+
+    DIVERGES: if share.auto.offset.reset is a duration, Apache Kafka answers OFFSET_NOT_AVAILABLE as long as no record
+    is that young, and always for a tiered topic. Here the group begins at the high watermark, or in remote storage.
+    """
+    its_log = partition.log
+    found: TimestampedOffset | ErrorCode | None = None
+    if remote_offsets is not None and its_log.local_start_offset > its_log.log_start_offset:
+        found = await remote_offsets.find(partition, timestamp)
+    if found is None:
+        try:
+            found = its_log.offset_for_timestamp(timestamp)
+        except (OSError, MalformedMessage) as error:
+            found = its_log.error_of_lookup(error)
+    # The client of a share group does not know INVALID_RECORD.
+    return ErrorCode.UNKNOWN_SERVER_ERROR if found is ErrorCode.INVALID_RECORD else found

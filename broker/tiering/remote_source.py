@@ -34,6 +34,7 @@ from moldau.broker.tiering.remote_log_metadata import RemoteLogMetadataReader
 from moldau.broker.tiering.remote_partitions import FollowedRemoteLog, remote_partition
 from moldau.broker.tiering.traffic import RemoteCount, RemoteTraffic, TransferQuota
 from moldau.protocol.batch_iterator import iterate_batches
+from moldau.protocol.compression import RecordSizeExceeded
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.fetch import AbortedTransaction
 from moldau.protocol.record_batch import (
@@ -528,12 +529,21 @@ class RemoteOffsets:
         self._reader = reader
         self._indexes = indexes
 
-    async def find(self, partition: Partition, timestamp: int) -> TimestampedOffset | None:
+    async def find(self, partition: Partition, timestamp: int) -> TimestampedOffset | ErrorCode | None:
         """Find the first record at or after a timestamp (ms) in the part of the log that is only in remote storage;
-        None if there is none.
-
-        Raises `RemoteStorageError`, OSError, and `RecordSizeExceeded`.
+        None if there is none, or the error code for a client if it cannot be looked up.
         """
+        try:
+            return await self._find(partition, timestamp)
+        except RecordSizeExceeded:
+            return ErrorCode.INVALID_RECORD
+        except (RemoteStorageError, OSError) as error:
+            log.error(
+                "%s-%d: a time cannot be looked up in remote storage: %s", partition.topic, partition.index, error
+            )
+            return error_code_of_storage_error(error)
+
+    async def _find(self, partition: Partition, timestamp: int) -> TimestampedOffset | None:
         followed = self._reader.get(remote_partition(partition))
         if followed is None or not followed.is_complete or not self._opened.is_checked:
             raise StorageUnavailable("the remote log metadata is not read yet")

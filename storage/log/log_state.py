@@ -22,6 +22,8 @@ from bisect import bisect_right
 from collections.abc import Callable
 from operator import attrgetter
 
+from moldau.protocol.compression import RecordSizeExceeded
+from moldau.protocol.errors import ErrorCode
 from moldau.protocol.primitives import MalformedMessage
 from moldau.storage.files.log_paths import PARTITION_METADATA, parse_partition_directory
 from moldau.storage.files.port import TRANSIENT_ERRNOS, FileSystem
@@ -316,6 +318,19 @@ class LogState:
             self.fail_log(error)
         elif self.on_shortage is not None:
             self.on_shortage(error)
+
+    def error_of_lookup(self, error: OSError | MalformedMessage) -> ErrorCode:
+        """The error code for a client whose lookup by timestamp raised `error`. The log has failed after an error of
+        the disk that is not transient, and is damaged if a batch cannot be decoded. A record above the limit of the
+        topic is refused, and the log stays as it is.
+        """
+        if isinstance(error, RecordSizeExceeded):
+            return ErrorCode.INVALID_RECORD
+        if isinstance(error, OSError):
+            self.fail_unless_transient(error)
+        else:
+            self.mark_damaged(str(error))
+        return ErrorCode.KAFKA_STORAGE_ERROR
 
 
 def _unsynced(loaded: LoadedLog, directory: str) -> list[str]:

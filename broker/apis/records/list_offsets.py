@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 from collections import Counter, deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -23,7 +22,6 @@ from moldau.broker.apis.parts import in_parts
 from moldau.broker.apis.services import Services
 from moldau.broker.network.route import RequestContext
 from moldau.broker.runtime.pending import DISK, Pending, Reply
-from moldau.protocol.compression import RecordSizeExceeded
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.list_offsets import (
     ListOffsetsPartition,
@@ -39,12 +37,9 @@ from moldau.replication.fetch_plan import READ_COMMITTED, READ_UNCOMMITTED
 from moldau.replication.partition import Partition
 from moldau.security.access import AclOperation
 from moldau.storage.log.log import Log
-from moldau.storage.tiered.port import RemoteStorageError, error_code_of_storage_error
 
 if TYPE_CHECKING:
     from moldau.broker.tiering.remote_source import RemoteOffsets
-
-log = logging.getLogger("moldau.tiering")
 
 LATEST: Final = -1
 EARLIEST: Final = -2
@@ -146,18 +141,10 @@ async def _search(offsets: RemoteOffsets, each: RemoteSearch) -> None:
     answer = each.answers[each.slot]
     if answer.error_code != ErrorCode.NONE:
         return
-    try:
-        found = await offsets.find(each.partition, each.requested.timestamp)
-    except RecordSizeExceeded:
-        each.answers[each.slot] = _refused(each.requested, ErrorCode.INVALID_RECORD)
-        return
-    except (RemoteStorageError, OSError) as error:
-        log.error(
-            "%s-%d: a time cannot be looked up in remote storage: %s", each.partition.topic, each.partition.index, error
-        )
-        each.answers[each.slot] = _refused(each.requested, error_code_of_storage_error(error))
-        return
-    if found is not None:
+    found = await offsets.find(each.partition, each.requested.timestamp)
+    if isinstance(found, ErrorCode):
+        each.answers[each.slot] = _refused(each.requested, found)
+    elif found is not None:
         answer.timestamp, answer.offset, answer.leader_epoch = found.timestamp, found.offset, found.leader_epoch
 
 
@@ -221,14 +208,8 @@ def _answer(
                 if requested.timestamp == MAX_TIMESTAMP
                 else its_log.offset_for_timestamp(requested.timestamp)
             )
-        except OSError as error:
-            its_log.fail_unless_transient(error)
-            return _refused(requested, ErrorCode.KAFKA_STORAGE_ERROR)
-        except RecordSizeExceeded:
-            return _refused(requested, ErrorCode.INVALID_RECORD)
-        except MalformedMessage as malformed:
-            its_log.mark_damaged(str(malformed))
-            return _refused(requested, ErrorCode.KAFKA_STORAGE_ERROR)
+        except (OSError, MalformedMessage) as error:
+            return _refused(requested, its_log.error_of_lookup(error))
         if found is not None and found.offset < end_offset:
             answer.timestamp = found.timestamp
             answer.offset = found.offset

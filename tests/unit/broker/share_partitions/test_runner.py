@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 from random import Random
+from types import SimpleNamespace
+
+import pytest
 
 from moldau.broker.share_partitions.runner import SharePartitionRunner
 from moldau.broker.share_partitions.settings import ShareSettings
@@ -13,15 +17,101 @@ from moldau.coordinator.share_coordinator.events import (
     StateRequest,
     WriteState,
 )
+from moldau.protocol.compression import RecordSizeExceeded
 from moldau.protocol.errors import ErrorCode
+from moldau.protocol.primitives import MalformedMessage
 from moldau.replication.share.acquisition import AcquireParameters
 from moldau.replication.share.changes import AcknowledgementBatch, ShareLimits
+from moldau.storage.log.log_state import LogState
+from moldau.storage.log.reading import TimestampedOffset
 from tests.simulation.share_records.coordinator_host import Clock, StateHost
 from tests.simulation.share_records.rules import ACCEPT, RELEASE, Generation, Life, Rules
 from tests.simulation.share_records.swarm import KEY, Leadership, Node, Work
 from tests.simulation.share_records.topic_log import TopicLog
 
 SETTINGS = ShareSettings(ShareLimits(5, 500, 15_000, True), False, "earliest")
+
+
+BY_TIME = SETTINGS._replace(offset_reset="by_duration:PT1H")
+
+
+class LogByTime(TopicLog):
+    """A log of ten records whose lookups by time have one outcome. It notes the errors that it is told about."""
+
+    failure: OSError | None = None
+    on_damage = on_shortage = None
+    error_of_lookup = LogState.error_of_lookup
+    fail_unless_transient = LogState.fail_unless_transient
+    fail_log = LogState.fail_log
+    mark_damaged = LogState.mark_damaged
+    directory = "t-0"
+    local_start_offset = 4
+
+    def __init__(self, outcome: Exception | int | None) -> None:
+        super().__init__(Random(1))
+        self.append(10)
+        self.outcome = outcome
+
+    def on_failure(self, error: OSError) -> None: ...
+
+    def offset_for_timestamp(self, timestamp: int) -> TimestampedOffset | None:
+        if isinstance(self.outcome, Exception):
+            raise self.outcome
+        return None if self.outcome is None else TimestampedOffset(timestamp, self.outcome, 0)
+
+
+def loaded(log: LogByTime, remote: TimestampedOffset | ErrorCode | None = None) -> SharePartitionRunner:
+    """The share partition of a group that begins at a time, once its loading has ended."""
+    rules = Rules(log, 5)
+    host = StateHost(Random(1), Clock(), ShareStateConfig(), rules, lambda _: 1)
+    node = Node(host, rules, BY_TIME, Work())
+    node.leadership = Leadership(0, log)
+    rules.generations[1] = Generation(0)
+    host.call(None, InitializeState(None, KEY, 1, -1), lambda _: None)  # type: ignore[arg-type]
+    host.deliver_call()
+
+    async def find(partition: object, timestamp: int) -> TimestampedOffset | ErrorCode | None:
+        return remote
+
+    offsets = SimpleNamespace(find=find)
+    node.partitions._ports = node.partitions._ports._replace(remote_offsets=offsets)  # type: ignore[arg-type]
+    shared = node.partitions.get(KEY)
+    assert isinstance(shared, SharePartitionRunner) and host.deliver_call()
+    return shared
+
+
+@pytest.mark.parametrize(
+    ("outcome", "error", "has_failed"),
+    [
+        (OSError(errno.EMFILE, "too many open files"), ErrorCode.KAFKA_STORAGE_ERROR, False),
+        (OSError(errno.EIO, "the disk"), ErrorCode.KAFKA_STORAGE_ERROR, True),
+        (MalformedMessage("a damaged batch"), ErrorCode.KAFKA_STORAGE_ERROR, True),
+        (RecordSizeExceeded("a large record"), ErrorCode.UNKNOWN_SERVER_ERROR, False),
+    ],
+)
+def test_a_time_that_cannot_be_looked_up_ends_the_share_partition(
+    outcome: Exception, error: ErrorCode, has_failed: bool
+) -> None:
+    log = LogByTime(outcome)
+    shared = loaded(log)
+    assert (shared.error, shared.is_loaded, log.failure is not None) == (error, False, has_failed)
+
+
+@pytest.mark.parametrize(
+    ("here", "remote", "start_offset"),
+    [
+        (5, None, 5),
+        (None, None, 10),
+        (12, None, 10),  # The record is not committed.
+        (5, TimestampedOffset(1, 2, 0), 2),
+    ],
+)
+def test_a_group_begins_at_a_time(here: int | None, remote: TimestampedOffset | None, start_offset: int) -> None:
+    assert loaded(LogByTime(here), remote).machine.start_offset == start_offset
+
+
+def test_a_time_that_remote_storage_does_not_tell_ends_the_share_partition() -> None:
+    assert loaded(LogByTime(5), ErrorCode.KAFKA_STORAGE_ERROR).error is ErrorCode.KAFKA_STORAGE_ERROR
 
 
 class NewestFirst(Random):
