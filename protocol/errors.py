@@ -149,6 +149,17 @@ class ErrorCode(IntEnum):
     STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED = 135
     CONTROLLER_ID_NOT_REGISTERED = 136
 
+    @classmethod
+    def _missing_(cls, value: object) -> ErrorCode | None:
+        """As in Apache Kafka, the code of a later release stands for UNKNOWN_SERVER_ERROR."""
+        return cls.UNKNOWN_SERVER_ERROR if isinstance(value, int) else None
+
+
+def error_name(code: int) -> str:
+    """The name that Kafka gives to an error code, or its number if this release does not know it."""
+    known = ErrorCode(code)
+    return known.name if known == code else f"error {code}"
+
 
 ERROR_TEXTS: Final = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "This server does not host this topic-partition.",

@@ -17,6 +17,7 @@ from typing import Final, Generic, NamedTuple, TypeVar
 from urllib.parse import quote, urlencode
 
 from moldau.broker.console.kafka_client import ConsolePorts, KafkaClient
+from moldau.protocol import errors
 from moldau.protocol.errors import ErrorCode
 from moldau.security.access import AclOperation, ResourceKind
 
@@ -182,12 +183,7 @@ async def gather_results(*asked: Awaitable[T]) -> list[T]:
 
 def error_name(code: int) -> str:
     """The name of an error code of the protocol; empty for NONE."""
-    if code == ErrorCode.NONE:
-        return ""
-    try:
-        return ErrorCode(code).name
-    except ValueError:
-        return f"error {code}"
+    return "" if code == ErrorCode.NONE else errors.error_name(code)
 
 
 def decimal(text: str) -> int | None:

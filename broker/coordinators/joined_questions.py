@@ -81,8 +81,10 @@ class BatchedQuestions(Generic[DestinationT, QuestionT]):
         questions = [*taken.values()]
 
         def replied(response: object) -> None:
-            self._answered(questions, response)
-            self._send(destination)
+            try:
+                self._answered(questions, response)
+            finally:  # A bug in one answer must not hold up the questions that wait for the destination.
+                self._send(destination)
 
         self._brokers.ask(destination.broker_id, self._purpose, self._request_of(questions), replied)
 

@@ -189,13 +189,17 @@ class MarkerSender:
 
         def replied(response: object) -> None:
             errors: dict[tuple[int, str, int], ErrorCode] = {}
-            if isinstance(response, NoResponseReason):
-                log.debug("markers of %d transactions to broker %d: no response, %s", len(batch), leader_id, response)
-            else:
-                assert isinstance(response, WriteTxnMarkersResponse)
-                errors = errors_of(response)
-            self._answered(batch, errors)
-            self._send(leader_id)
+            try:
+                if isinstance(response, NoResponseReason):
+                    log.debug(
+                        "markers of %d transactions to broker %d: no response, %s", len(batch), leader_id, response
+                    )
+                else:
+                    assert isinstance(response, WriteTxnMarkersResponse)
+                    errors = errors_of(response)
+                self._answered(batch, errors)
+            finally:  # A bug in one report must not hold up the markers that wait for the leader.
+                self._send(leader_id)
 
         self._brokers.ask(leader_id, PURPOSE, request, replied)
 

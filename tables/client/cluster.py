@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple, TypeVar
 
-from moldau.protocol.errors import ErrorCode
+from moldau.protocol.errors import ErrorCode, error_name
 from moldau.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -16,7 +16,7 @@ from moldau.protocol.messages.list_offsets import (
 from moldau.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from moldau.protocol.schema import ZERO_UUID
 from moldau.storage.checkpoints.text_checkpoint import TopicPartition
-from moldau.tables.client.connection import BrokerConnection, Disconnected, error_name
+from moldau.tables.client.connection import BrokerConnection, Disconnected
 from moldau.tables.client.settings import Address, ConnectionSettings
 from moldau.tables.refusals import Refused, warn
 

@@ -179,11 +179,3 @@ def certificate_alert(problem: ssl.SSLError) -> str:
     problem."""
     _, is_alert, words = (problem.reason or "").partition("_ALERT_")
     return words.lower().replace("_", " ") if is_alert and words in CERTIFICATE_ALERTS else ""
-
-
-def error_name(code: int) -> str:
-    """The name that Kafka gives to an error code."""
-    try:
-        return ErrorCode(code).name
-    except ValueError:
-        return f"error {code}"

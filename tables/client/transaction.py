@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from enum import Enum
 from typing import Final, NamedTuple
 
-from moldau.protocol.errors import ErrorCode
+from moldau.protocol.errors import ErrorCode, error_name
 from moldau.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
@@ -25,7 +25,7 @@ from moldau.protocol.messages.find_coordinator import FindCoordinatorRequest, Fi
 from moldau.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from moldau.storage.checkpoints.text_checkpoint import TopicPartition
 from moldau.tables.client.cluster import Cluster, check_error
-from moldau.tables.client.connection import BrokerConnection, error_name
+from moldau.tables.client.connection import BrokerConnection
 from moldau.tables.client.settings import Address
 from moldau.tables.refusals import Refused
 

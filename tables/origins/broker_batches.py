@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final, NamedTuple
 
 from moldau.protocol.batch_iterator import iterate_batches
-from moldau.protocol.errors import ErrorCode
+from moldau.protocol.errors import ErrorCode, error_name
 from moldau.protocol.messages.fetch import (
     AbortedTransaction,
     FetchPartition,
@@ -25,7 +25,6 @@ from moldau.protocol.messages.fetch import (
 from moldau.protocol.record_batch import MAGIC, BatchHeader
 from moldau.storage.files.port import File
 from moldau.tables.client.cluster import RETRIABLE_ERRORS, Cluster, TransientError
-from moldau.tables.client.connection import error_name
 from moldau.tables.client.settings import ConnectionSettings
 from moldau.tables.origins.port import FoundBatch, Slice, upgrade_old_message
 from moldau.tables.refusals import DataLost, Refused, TopicRecreated

@@ -26,7 +26,7 @@ from moldau.broker.cli.daily.failures import (
     unknown_failure,
 )
 from moldau.broker.cli.daily.settings import ClientProperties
-from moldau.protocol.errors import ErrorCode
+from moldau.protocol.errors import ErrorCode, error_name
 from moldau.protocol.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -36,7 +36,7 @@ from moldau.protocol.messages.metadata import (
 from moldau.protocol.primitives import MalformedMessage
 from moldau.protocol.schema import spec_of
 from moldau.tables.client.cluster import BACKOFF_S, RETRIABLE_ERRORS, TransientError
-from moldau.tables.client.connection import CONNECTION_CLOSED_TEXT, BrokerConnection, Disconnected, error_name
+from moldau.tables.client.connection import CONNECTION_CLOSED_TEXT, BrokerConnection, Disconnected
 from moldau.tables.client.settings import Address
 from moldau.tables.refusals import Refused
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 from moldau.broker.cli.invocation import CommandError
-from moldau.protocol.errors import ErrorCode
+from moldau.protocol.errors import ErrorCode, error_name
 
 EXIT_FAILED: Final = 1
 EXIT_USAGE: Final = 2
@@ -78,11 +78,9 @@ class WrongArguments(Failure):
 
 def refused(code: int, said: str | None, what: str) -> Failure:
     """The failure for an error code of a response. `said` is the broker's own message, `what` names the subject."""
-    known = code in _SENTENCES or code in ErrorCode.__members__.values()
-    name = ErrorCode(code).name if known else f"error {code}"
-    own = _SENTENCES.get(ErrorCode(code)) if known else None
+    own = _SENTENCES.get(ErrorCode(code))
     sentence = own or (said or "").strip().rstrip(".") or "the cluster refuses it"
-    return Failure(f"{what}: {sentence} ({name})", status=status_of(code))
+    return Failure(f"{what}: {sentence} ({error_name(code)})", status=status_of(code))
 
 
 def status_of(code: int) -> int:

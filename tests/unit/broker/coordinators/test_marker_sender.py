@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -154,6 +155,19 @@ def test_markers_of_many_transactions_share_a_request_while_one_is_under_way() -
         assert stage.producers_asked == [[2, 3]]
         stage.answer()
         assert [name for name, _ in stage.reports.written] == ["id-1", "id-2", "id-3"]
+
+    play(story)
+
+
+def test_a_bug_in_a_report_does_not_hold_up_the_markers_after_it() -> None:
+    async def story(stage: Stage) -> None:
+        stage.command(1, ("t", 0))
+        await turn()
+        stage.command(2, ("t", 0))
+        _, reply = stage.asked.pop(0)
+        with suppress(AssertionError):
+            reply("no WriteTxnMarkersResponse")
+        assert stage.producers_asked == [[2]]
 
     play(story)
 

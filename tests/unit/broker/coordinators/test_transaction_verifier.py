@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any, cast
@@ -123,6 +124,29 @@ def test_the_leader_of_the_coordinators_partition_is_asked_and_each_partition_ha
         assert stage.ids_asked == [[("a", True)]]
         stage.answer({"a": [(0, NONE), (1, ErrorCode.TRANSACTION_ABORTABLE)]})
         assert stage.answers == {"a": {("t", 0): NONE, ("t", 1): ErrorCode.TRANSACTION_ABORTABLE}}
+
+    play(story)
+
+
+def test_an_error_of_a_later_release_is_an_unknown_one() -> None:
+    async def story() -> None:
+        stage = Stage()
+        await stage.ask("a", 0)
+        stage.answer({"a": [(0, cast("Any", 999))]})
+        assert stage.answers == {"a": {("t", 0): ErrorCode.UNKNOWN_SERVER_ERROR}}
+
+    play(story)
+
+
+def test_a_bug_in_an_answer_does_not_hold_up_the_questions_after_it() -> None:
+    async def story() -> None:
+        stage = Stage()
+        stage.answers["a"] = {}  # The stage refuses a second answer.
+        await stage.ask("a", 0)
+        await stage.ask("b", 0)
+        with suppress(AssertionError):
+            stage.answer({"a": [(0, NONE)]})
+        assert stage.ids_asked == [[("b", True)]]
 
     play(story)
 
