@@ -8,11 +8,13 @@ open transaction has an offset for the same partition, neither the offset nor it
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator
 from functools import partial
+from itertools import islice
+from typing import Final, NamedTuple
 
-from moldau.coordinator.group.events import DeleteGroups, DeleteOffsets, TopicsDeleted
+from moldau.coordinator.group.events import DeleteGroups, DeleteOffsets
 from moldau.coordinator.group.group import Group, GroupStep
 from moldau.coordinator.group.history import Cause
 from moldau.coordinator.group.records import OffsetChange, TopicPartition
@@ -25,6 +27,11 @@ from moldau.protocol.messages.offset_delete import (
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
+
+TOMBSTONES_MAX: Final = 5_000
+"""About how many tombstones the search for expired offsets, or for those of deleted topics, writes in one batch."""
+EXAMINED_MAX: Final = 5_000
+"""About how many offsets one step of a search examines, so that other requests do not wait for the search."""
 
 
 def delete_offsets(step: GroupStep, store: OffsetStore, event: DeleteOffsets) -> None:
@@ -89,34 +96,62 @@ def groups_refused_by_the_log(request: DeleteGroupsRequest, error: ErrorCode) ->
     )
 
 
-def on_topics_deleted(step: GroupStep, store: OffsetStore, event: TopicsDeleted) -> None:
-    """Handle the deletion of topics: delete the offsets of all groups for them."""
-    for group_id in store.groups():
-        deleted: Counter[str] = Counter()
-        for topic, partition_index in store.latest_offsets(group_id).partitions():
-            if topic in event.topics:
-                step.write(OffsetChange(group_id, topic, partition_index, None))
-                deleted[topic] += 1
-        for topic, count in deleted.items():
-            step.add_to_history(group_id, Cause.TOPIC_DELETED, number=count, detail=topic)
+class OffsetSearch(NamedTuple):
+    """A search of all groups for offsets to delete, which is continued in several steps."""
+
+    groups_left: deque[str]
+    topics: frozenset[str] | None = None
+    """The deleted topics whose offsets are deleted; None if expired offsets are deleted."""
 
 
-def expire_offsets(step: GroupStep, store: OffsetStore, records_max: int) -> bool:
-    """Write tombstones for expired offsets of all groups. Returns False if at least `records_max` were written before
-    all groups were examined, so that the caller calls again."""
-    for group in list(step.groups.values()):
-        if len(step.changes) >= records_max:
+def continue_search(step: GroupStep, store: OffsetStore, search: OffsetSearch) -> bool:
+    """Write tombstones for the offsets that a search finds in the next groups. Returns False if a limit was reached, so
+    that the caller continues the search in a later step. A group with more offsets to delete than one batch holds is
+    then searched again.
+    """
+    changing = store.changing_groups()
+    examined = 0
+    while search.groups_left:
+        room = TOMBSTONES_MAX - len(step.changes)
+        if room <= 0 or examined >= EXAMINED_MAX:
             return False
-        latest = store.latest_offsets(group.group_id)
-        expired = list(expired_offsets(step, group, latest))
-        if expired:
-            step.add_to_history(group.group_id, Cause.OFFSETS_EXPIRED, number=len(expired))
-        if len(expired) == len(latest.offsets) and not latest.pending and group.is_empty:
-            write_tombstones(step, store, group)
-            continue
-        for topic, partition_index in expired:
-            step.write(OffsetChange(group.group_id, topic, partition_index, None))
+        group_id = search.groups_left[0]
+        latest = store.latest_offsets(group_id) if group_id in changing else store.committed_offsets(group_id)
+        examined += 1 + len(latest.offsets)
+        if search.topics is None:
+            written = expire_offsets(step, store, group_id, latest, room)
+        else:
+            written = delete_offsets_of_topics(step, group_id, latest, search.topics, room)
+        if written < room:
+            search.groups_left.popleft()
     return True
+
+
+def delete_offsets_of_topics(
+    step: GroupStep, group_id: str, latest: GroupOffsets, topics: frozenset[str], records_max: int
+) -> int:
+    """Write tombstones for at most `records_max` offsets of deleted topics. Returns their number."""
+    found = list(islice((key for key in latest.partitions() if key[0] in topics), records_max))
+    step.write(*(OffsetChange(group_id, *key, None) for key in found))
+    for topic, count in Counter(topic for topic, _ in found).items():
+        step.add_to_history(group_id, Cause.TOPIC_DELETED, number=count, detail=topic)
+    return len(found)
+
+
+def expire_offsets(step: GroupStep, store: OffsetStore, group_id: str, latest: GroupOffsets, records_max: int) -> int:
+    """Write tombstones for at most `records_max` expired offsets of a group, and for the group if no offset is left.
+    Returns the number of offsets."""
+    group = step.groups.get(group_id)
+    if group is None:
+        return 0
+    expired = list(islice(expired_offsets(step, group, latest), records_max))
+    if expired:
+        step.add_to_history(group_id, Cause.OFFSETS_EXPIRED, number=len(expired))
+    if len(expired) == len(latest.offsets) and not latest.pending and group.is_empty:
+        write_tombstones(step, store, group)
+    else:
+        step.write(*(OffsetChange(group_id, *key, None) for key in expired))
+    return len(expired)
 
 
 def expired_offsets(step: GroupStep, group: Group, latest: GroupOffsets) -> Iterator[TopicPartition]:

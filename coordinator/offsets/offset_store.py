@@ -285,7 +285,11 @@ class OffsetStore:
 
     def groups(self) -> list[str]:
         """The ids of all groups with an offset in force or pending, whether its record is committed or not."""
-        found = dict.fromkeys(self._committed)
+        return list({**dict.fromkeys(self._committed), **self.changing_groups()})
+
+    def changing_groups(self) -> dict[str, None]:
+        """The ids of the groups whose latest offsets may differ from the committed ones."""
+        found: dict[str, None] = {}
         for change in self._uncommitted:
             match change:
                 case OffsetChange():
@@ -293,5 +297,5 @@ class OffsetStore:
                 case OffsetsLoaded():
                     found.update(dict.fromkeys(change.offsets))
                 case TransactionEnded():
-                    pass
-        return list(found)
+                    found.update((group_id, None) for group_id, _ in self._transactions.get(change.producer_id, {}))
+        return found

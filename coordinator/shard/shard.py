@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
 from enum import auto
 from itertools import islice
@@ -41,7 +41,7 @@ from moldau.coordinator.group.records import (
 )
 from moldau.coordinator.group.target import TargetComputed
 from moldau.coordinator.offsets.offset_commit import write_transaction_marker
-from moldau.coordinator.offsets.offset_delete import delete_groups, delete_offsets, expire_offsets, on_topics_deleted
+from moldau.coordinator.offsets.offset_delete import OffsetSearch, continue_search, delete_groups, delete_offsets
 from moldau.coordinator.offsets.offset_fetch import AllOffsets, fetch_stable_offsets, offsets_of
 from moldau.coordinator.offsets.offset_store import GroupOffsets, OffsetStore, OffsetWentBack
 from moldau.coordinator.runtime.machine import MachineReply, RuntimeEvent
@@ -65,25 +65,36 @@ from moldau.protocol.record_builder import Record
 class ShardTimer(TimerKind):
     EXPIRY = auto()
     """The timer of the next search for expired offsets."""
+    SEARCH = auto()
+    """The timer of the next step of a search for offsets to delete."""
 
 
 EXPIRY_KEY: Final = TimerKey(ShardTimer.EXPIRY)
+SEARCH_KEY: Final = TimerKey(ShardTimer.SEARCH)
 REPEATED_AFTER_MS: Final = 500
 """The delay (ms) after which a timer fires again if the log refused the records that it wrote, as in Apache Kafka."""
-EXPIRED_RECORDS_MAX: Final = 5_000
-"""About how many tombstones of expired offsets are written in one batch. Further tombstones are written in later
-batches."""
 
 
-class ExpiryContinued(NamedTuple):
-    """The outcome of a batch of tombstones if more offsets may have expired: the search continues at once when the
-    batch is committed. If the log refuses the batch, the next search begins after the usual interval."""
+class SearchContinued(NamedTuple):
+    """The outcome of a step of a search that has not ended: the search continues when the tombstones of the step are
+    committed. If the log refuses them, all searches end. The next search for expired offsets begins after the usual
+    interval; the offsets of deleted topics that are left expire, as in Apache Kafka."""
+
+    searches: deque[OffsetSearch]
 
     def on_committed(self, step: GroupStep) -> None:
-        step.timers.schedule(EXPIRY_KEY, step.now_ms)
+        step.timers.schedule(SEARCH_KEY, step.now_ms)
 
     def on_failed(self, step: GroupStep, error: ErrorCode) -> None:
-        pass
+        self.searches.clear()
+
+
+def continue_searches(step: GroupStep, store: OffsetStore, searches: deque[OffsetSearch]) -> None:
+    """Do the next step of the first search for offsets to delete. If a search is left, the next step follows."""
+    if searches and continue_search(step, store, searches[0]):
+        searches.popleft()
+    if searches:
+        step.when_committed(SearchContinued(searches))
 
 
 class TimersRestored(NamedTuple):
@@ -133,6 +144,8 @@ class GroupShard(Shard[ShardRequest, Change, GroupStep]):
         self._groups: dict[str, Group] = {}
         self._offsets = OffsetStore(self.history.log_start_of)
         self._timers: RestorableTimers[TimerKey] = RestorableTimers()
+        self._searches: deque[OffsetSearch] = deque()
+        """The searches for offsets to delete that have not ended; the first one is continued."""
 
     # Replaying
 
@@ -245,7 +258,8 @@ class GroupShard(Shard[ShardRequest, Change, GroupStep]):
             case DeleteGroups():
                 delete_groups(step, self._offsets, request)
             case TopicsDeleted():
-                on_topics_deleted(step, self._offsets, request)
+                self._searches.appendleft(OffsetSearch(deque(self._offsets.groups()), request.topics))
+                continue_searches(step, self._offsets, self._searches)
                 for each in self._groups.values():
                     KIND_OF_GROUP[type(each)].on_topics_deleted(step, each, request.topic_ids)
             case TargetComputed():
@@ -340,9 +354,11 @@ class GroupShard(Shard[ShardRequest, Change, GroupStep]):
         if key is None:
             return
         if key == EXPIRY_KEY:
-            if not expire_offsets(step, self._offsets, EXPIRED_RECORDS_MAX):
-                step.when_committed(ExpiryContinued())
             self._timers.schedule(EXPIRY_KEY, step.now_ms + self.config.offsets_retention_check_interval_ms)
+            if not any(search.topics is None for search in self._searches):
+                self._searches.append(OffsetSearch(deque(self._groups)))
+        if key in (EXPIRY_KEY, SEARCH_KEY):
+            continue_searches(step, self._offsets, self._searches)
             return
         group = self._groups.get(key.group_id)
         if group is not None:
