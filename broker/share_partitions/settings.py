@@ -17,6 +17,8 @@ DURATION: Final = re.compile(
     r"by_duration:P(?:(?P<days>\d+)D)?(?:T(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+(?:\.\d+)?)S)?)?",
     re.IGNORECASE,
 )
+GROUPS_MAX: Final = 10_000
+"""The most groups whose settings are cached. Clients choose the names of groups."""
 
 
 class ShareSettings(NamedTuple):
@@ -49,6 +51,8 @@ class GroupSettings:
             self._made_of = (image, features, config)
         found = self._of.get(group_id)
         if found is None:
+            if len(self._of) >= GROUPS_MAX:
+                self._of.clear()
             own = share_settings(config).of_group(image.settings_of(ResourceType.GROUP, group_id))
             found = self._of[group_id] = ShareSettings(
                 ShareLimits(
