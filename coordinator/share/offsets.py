@@ -50,7 +50,7 @@ def alter_offsets(step: GroupStep, group: Group | None, event: AlterOffsets) -> 
     named: dict[bytes, tuple[str, set[int]]] = {}
     for name, partition, start_offset in event.offsets:
         topic = step.image.topic_of_name(name)
-        if topic is not None and partition < topic.partitions_count:
+        if topic is not None and 0 <= partition < topic.partitions_count:
             offsets.append(InitialOffset(topic.id, partition, start_offset))
             named.setdefault(topic.id, (name, set()))[1].add(partition)
     if named:

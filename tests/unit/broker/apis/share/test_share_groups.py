@@ -131,7 +131,8 @@ def test_offsets_are_described_set_and_deleted() -> None:
         assert await delete(client, "t") == [ErrorCode.NON_EMPTY_GROUP]
         await beat(client, -1, member_id="n")
         unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        assert await alter(client, ("t", 0, 1), ("t", 7, 1), ("u", 0, 1)) == [0, unknown, unknown]
+        several = await alter(client, ("t", 0, 1), ("t", 7, 1), ("t", -1, 1), ("u", 0, 1))
+        assert several == [0, unknown, unknown, unknown]
         assert await offsets(client) == {("t", 0): (1, 3)}
         consumer = Consumer(client, topic_id)
         assert await consumer.take(wait_ms=1_000) == [Taken(0, [b"b", b"c", b"d"], [(1, 3, 1)], 0)]
