@@ -11,6 +11,7 @@ member's target; Apache Kafka writes it, without partitions, if the member had s
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from math import ceil
 from typing import Final, TypeAlias
@@ -38,11 +39,15 @@ def assign_simple(
         kept = {member: {each for each in before.get(member, NOTHING) if each[0] in topics} for member in members}
         return divide_partitions(members, partitions, kept) if topics else dict.fromkeys(members, NOTHING)
     result: dict[str, set[TopicPartition]] = {member: set() for member in members}
+    former: dict[str, defaultdict[bytes, list[TopicPartition]]] = {member: defaultdict(list) for member in members}
+    for member in members:
+        for each in before.get(member, NOTHING):
+            former[member][each[0]].append(each)
     for topic in sorted(frozenset().union(*subscriptions.values())):
         subscribed = [member for member in members if topic in subscriptions[member]]
-        kept = {member: {each for each in before.get(member, NOTHING) if each[0] == topic} for member in subscribed}
+        of_topic = {member: former[member][topic] for member in subscribed}
         partitions = [(topic, index) for index in sorted(assignable.get(topic, ()))]
-        for member, shared in divide_partitions(subscribed, partitions, kept).items():
+        for member, shared in divide_partitions(subscribed, partitions, of_topic).items():
             result[member] |= shared
     return {member: frozenset(partitions) for member, partitions in result.items()}
 

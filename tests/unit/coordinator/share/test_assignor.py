@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 
 import pytest
 
@@ -30,6 +31,26 @@ def test_a_partition_is_shared_among_more_members() -> None:
     assigned = assign_simple(subscriptions, {T: range(2)}, {})
     assert {index for each in assigned.values() for _, index in each} == {0, 1}
     assert sizes(assigned) == [1, 1, 1, 1, 2]
+
+
+class CountedWalks(frozenset[tuple[bytes, int]]):
+    """A former target that counts how often it is walked."""
+
+    walks = 0
+
+    def __iter__(self) -> Iterator[tuple[bytes, int]]:
+        type(self).walks += 1
+        return super().__iter__()
+
+
+def test_a_former_target_is_walked_once_also_for_many_topics() -> None:
+    topics = [bytes([number]) * 16 for number in range(50)]
+    subscriptions = {"a": frozenset(topics), "b": frozenset(topics[1:])}
+    before = CountedWalks((topic, 0) for topic in topics)
+    assigned = assign_simple(subscriptions, dict.fromkeys(topics, range(2)), {"a": before})
+    assert before.walks == 1
+    assert len(assigned["a"]) == 51 and len(assigned["b"]) == 49, "of the first topic all, and half of the others"
+    assert before <= assigned["a"]
 
 
 def test_members_with_other_subscriptions_get_partitions_of_their_topics() -> None:
