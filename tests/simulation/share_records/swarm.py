@@ -158,7 +158,8 @@ class ShareRecordsSwarm(DrawnSwarm):
     def __init__(self, seed: int) -> None:
         self.random = random = Random(f"{seed}/share records")
         self.clock = Clock()
-        self.log = TopicLog(random)
+        lookups = Random(f"{seed}/lookups")
+        self.log = TopicLog(random, lookups)
         self.limits = ShareLimits(
             random.choice((2, 3, 5)),
             random.choice((20, 50, 500)),
@@ -166,7 +167,8 @@ class ShareRecordsSwarm(DrawnSwarm):
             random.random() < 0.8,
             random.random() < 0.4,
         )
-        self.settings = ShareSettings(self.limits, random.random() < 0.5, "earliest")
+        reset = lookups.choice(("earliest", "by_duration:PT1H"))
+        self.settings = ShareSettings(self.limits, random.random() < 0.5, reset)
         self.rules = Rules(self.log, self.limits.delivery_count_max)
         config = ShareStateConfig(
             updates_per_snapshot=random.choice((1, 3, 500)),
@@ -247,6 +249,7 @@ class ShareRecordsSwarm(DrawnSwarm):
     def end(self) -> None:
         """Members accept what they get, until nothing is left."""
         self.host.manners, self.host.loses = Manners(), 0.0
+        self.log.lookups = None
         self.log.end_transactions()
         self.tell_former_leaders()
         self._drain()

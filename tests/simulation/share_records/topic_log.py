@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import errno
 from random import Random
 
+from moldau.protocol.errors import ErrorCode
 from moldau.replication.share.acquisition import FetchedBatch
+from moldau.storage.log.reading import TimestampedOffset
 
 
 class TopicLog:
     """Its only partition; it implements what a share partition uses of a log."""
 
-    def __init__(self, random: Random) -> None:
+    local_start_offset = 0
+
+    def __init__(self, random: Random, lookups: Random | None = None) -> None:
+        """`lookups`: draws which lookups by time fail; None if none does."""
         self.random = random
+        self.lookups = lookups
         self.batches: list[FetchedBatch] = []
         self.end_offset = 0
         self.log_start_offset = 0
@@ -86,3 +93,12 @@ class TopicLog:
         return [each for each in self.batches if each.last_offset >= offset and each.last_offset < end_offset][
             :batches_max
         ]
+
+    def offset_for_timestamp(self, timestamp: int) -> TimestampedOffset:
+        """All records are young enough."""
+        if self.lookups is not None and self.lookups.random() < 0.4:
+            raise OSError(errno.EMFILE, "too many open files")
+        return TimestampedOffset(timestamp, self.log_start_offset, 0)
+
+    def error_of_lookup(self, error: Exception) -> ErrorCode:
+        return ErrorCode.KAFKA_STORAGE_ERROR
