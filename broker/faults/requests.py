@@ -26,7 +26,7 @@ from moldau.broker.network.route import Handler, RequestContext
 from moldau.broker.runtime.pending import Pending, call_with_response
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.fetch import FetchRequest, FetchResponse
-from moldau.protocol.messages.produce import ProduceRequest
+from moldau.protocol.messages.produce import ProduceRequest, copy_records
 from moldau.protocol.refusals import refused, refused_parts
 from moldau.protocol.schema import fields_of, response_class_of
 
@@ -74,6 +74,8 @@ class FaultyRequests:
             close_connection(context, "a fault resets it")
             return None
         if action.hold:
+            if isinstance(request, ProduceRequest):
+                copy_records(request)
             held: Pending[object] = Pending()
 
             def goes_on() -> None:

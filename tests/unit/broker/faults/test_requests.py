@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from moldau.broker.apis.api import Api
+from moldau.broker.faults.faults import Faults
+from moldau.broker.faults.requests import FaultyRequests
 from moldau.broker.network.route import ListenerRole
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.find_coordinator import FindCoordinatorRequest
 from moldau.protocol.messages.heartbeat import HeartbeatRequest
 from moldau.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from moldau.protocol.messages.metadata import MetadataRequest
-from moldau.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from moldau.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from moldau.protocol.schema import WireType, fields_of, spec_of
 from tests.support.apis import APIS
 from tests.support.node import Client, Closed, Node, batch, fetch_request, produce_request, serve_with_faults_and
@@ -223,6 +226,26 @@ def test_a_held_request_of_a_closed_connection_is_dropped() -> None:
         assert await end(other, "t", 0) == 0
 
     serve_with_faults_and(story)
+
+
+def test_the_records_of_a_held_request_stay_those_of_its_client() -> None:
+    """They are views of the receive buffer, into which the next bytes of any connection go."""
+    faults = Faults({"Produce": ProduceResponse}, lambda: 0)
+    appended: list[bytes] = []
+
+    def append(context: object, request: Any) -> None:
+        appended.append(bytes(request.topic_data[0].partition_data[0].records))
+
+    buffer = bytearray(batch("a"))
+    request = produce_request("t", None)
+    request.topic_data[0].partition_data[0].records = memoryview(buffer)
+    faults.add({"do": {"hold": True}})
+    route, listener = SimpleNamespace(name="Produce"), SimpleNamespace(name="PLAINTEXT")
+    context: Any = SimpleNamespace(is_part=False, client_id="test", route=route, listener=listener)
+    FaultyRequests(faults, cast("asyncio.AbstractEventLoop", None), lambda _: None).wrap(append)(context, request)
+    buffer[:] = batch("b")
+    faults.end_all()
+    assert appended == [batch("a")]
 
 
 def test_a_throttle_time_is_told_and_the_connection_is_not_read() -> None:
