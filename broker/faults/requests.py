@@ -64,9 +64,15 @@ class FaultyRequests:
 
     def _met(self, fault: Fault, handle: Handler, context: RequestContext, request: object) -> object:
         action = fault.action
+        is_answered = not (isinstance(request, ProduceRequest) and request.acks == 0)
         if action.error is not None:
-            return self._refused(fault.scope, action.error, handle, context, request)
+            if not is_answered:
+                close_connection(context, f"a fault gives {action.error.name} to a request without an answer")
+                return None
+            return refused_named(fault.scope, action.error, handle, context, request, self._name_of)
         if action.answer is not None:
+            if not is_answered:
+                return None
             answer = message_from_json(response_class_of(type(request)), action.answer)
             give_topic_ids(answer, request, self._name_of)
             return answer
@@ -74,22 +80,16 @@ class FaultyRequests:
             close_connection(context, "a fault resets it")
             return None
         if action.hold:
-            if isinstance(request, ProduceRequest):
-                copy_records(request)
-            held: Pending[object] = Pending()
-
-            def goes_on() -> None:
-                call_with_response(handle(context, request), lambda response: held.complete(response))
-
-            held.on_abandon = lambda: self._faults.drop(goes_on)
-            self._faults.hold(fault, goes_on)
-            return held
+            held = self._held(fault, handle, context, request)
+            return held if is_answered else None
         result = handle(context, request)
         if action.throttle_ms is not None:
             return change_response(
                 result, lambda response: throttle_response(context, response, action.throttle_ms or 0)
             )
         if action.delay_ms is not None:
+            if result is None:
+                return None
             late: Pending[object] = Pending()
             delay_s = action.delay_ms / 1000
             call_with_response(result, lambda response: self._later(delay_s, lambda: late.complete(response)))
@@ -98,16 +98,24 @@ class FaultyRequests:
         call_with_response(result, lambda response: lose_response(context, response, is_cut=action.cut_answer))
         return lost
 
+    def _held(self, fault: Fault, handle: Handler, context: RequestContext, request: object) -> Pending[object]:
+        """Hold a request until the fault releases it. If its connection is closed, it is dropped, unless it expects no
+        response."""
+        if isinstance(request, ProduceRequest):
+            copy_records(request)
+        held: Pending[object] = Pending()
+
+        def goes_on() -> None:
+            response = handle(context, request)
+            if response is not None:
+                held.follow(response)
+
+        held.on_abandon = lambda: self._faults.drop(goes_on)
+        self._faults.hold(fault, goes_on)
+        return held
+
     def _later(self, delay_s: float, call: Callable[[], None]) -> None:
         self._loop.call_later(delay_s, call)
-
-    def _refused(
-        self, scope: Scope, error: ErrorCode, handle: Handler, context: RequestContext, request: object
-    ) -> object:
-        if isinstance(request, ProduceRequest) and request.acks == 0:
-            close_connection(context, f"a fault gives {error.name} to a request without an answer")
-            return None
-        return refused_named(scope, error, handle, context, request, self._name_of)
 
 
 def refused_named(

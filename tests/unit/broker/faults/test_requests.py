@@ -248,6 +248,28 @@ def test_the_records_of_a_held_request_stay_those_of_its_client() -> None:
     assert appended == [batch("a")]
 
 
+@pytest.mark.parametrize(
+    ("action", "has_effect"),
+    [({"delay_ms": 200}, 1), ({"hold": True}, 1), ({"throttle_ms": 10}, 1), ({"answer": {}}, 0)],
+    ids=lambda given: next(iter(given)) if isinstance(given, dict) else "",
+)
+def test_a_request_without_an_answer_gets_none(action: dict[str, Any], has_effect: int) -> None:
+    async def story(node: Node) -> None:
+        client, other = await node.connect(), await node.connect()
+        await client.create("t")
+        node.faults.add({"scope": {"api": "Produce"}, "do": action})
+        client.send(produce_request("t", batch("a"), acks=0), 9, is_answered=False)
+        assert (await client.ask(MetadataRequest(topics=None), 12)).topics
+        await asyncio.sleep(1)
+        if "hold" in action:
+            assert await end(other, "t", 0) == 0
+        node.faults.end_all()
+        assert await end(other, "t", 0) == has_effect
+        assert (await client.ask(MetadataRequest(topics=None), 12)).topics
+
+    serve_with_faults_and(story)
+
+
 def test_a_throttle_time_is_told_and_the_connection_is_not_read() -> None:
     async def story(node: Node) -> None:
         client = await node.connect()
