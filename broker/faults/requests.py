@@ -190,7 +190,7 @@ def close_connection(context: RequestContext, reason: str) -> None:
 
 def lose_response(context: RequestContext, response: object, *, is_cut: bool) -> None:
     """Close the connection of a request instead of sending its response. If `is_cut`, the first half of the response is
-    sent.
+    sent, unless an earlier request still waits for its response.
     """
     connection = cast("Connection", context.connection)
     if not is_cut or response is None:
@@ -199,5 +199,9 @@ def lose_response(context: RequestContext, response: object, *, is_cut: bool) ->
     pieces, _ = encode_response(context, response)
     whole = b"".join(bytes(piece) for piece in pieces if isinstance(piece, (bytes, bytearray, memoryview)))
     half = whole[: len(whole) // 2]
-    connection.replies.put(context, [half], len(half))
+    replies = connection.replies
+    if replies.waiting and replies.waiting[0].context is context:
+        replies.waiting.popleft()
+        replies.abandon()  # The replies behind it are not sent: the client would take them for the other half.
+    replies.put(context, [half], len(half))
     connection.close("a fault cuts the answer")

@@ -192,6 +192,22 @@ def test_a_cut_answer_is_cut_in_the_middle() -> None:
     serve_with_faults_and(story)
 
 
+def test_an_answer_that_comes_late_is_cut_in_the_middle() -> None:
+    """The answers to the requests after it are not sent: the client would take them for its other half."""
+
+    async def story(node: Node) -> None:
+        client = await node.connect()
+        await client.create("t")
+        node.faults.add({"scope": {"api": "Fetch"}, "do": {"cut_answer": True}})
+        client.send(fetch_request([("t", 0, 0)], max_wait_ms=500), 12)
+        client.send(MetadataRequest(topics=None), 12)
+        arrived = await client.reader.read()
+        size = int.from_bytes(arrived[:4], "big")
+        assert 4 < len(arrived) < size and abs(len(arrived) - size // 2) <= 4
+
+    serve_with_faults_and(story)
+
+
 def test_a_request_is_held_until_another_has_come_or_the_fault_ends() -> None:
     async def story(node: Node) -> None:
         client, other = await node.connect(), await node.connect()
