@@ -10,11 +10,11 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
 from moldau.broker.config.listeners import HttpAddress
-from moldau.broker.faults.fault import DISK_ERRORS, DISK_OPERATIONS, object_of
+from moldau.broker.faults.fault import DISK_ERRORS, DISK_OPERATIONS, Fault, object_of
 from moldau.broker.faults.faults import Faults
 from moldau.broker.faults.messages import InvalidFault
 from moldau.broker.faults.moves import LeaderMoves
@@ -86,6 +86,18 @@ class ControlInterface:
     def stop(self) -> None:
         self._server.stop()
 
+    def add_script(self, described: object) -> Sequence[Fault]:
+        """Put the faults of a script in force, all or none. Each ends at its time. Raises `InvalidFault`."""
+        faults = self._faults.add_all(described)
+        for fault in faults:
+            self._end_later(fault)
+        return faults
+
+    def _end_later(self, fault: Fault) -> None:
+        ends_after_ms = fault.source.get("ends_after_ms")
+        if isinstance(ends_after_ms, int):
+            self._loop.call_later(ends_after_ms / 1000, self._faults.end, fault.id)
+
     def _checked(self, resource: Resource) -> Resource:
         """Make a handler that refuses requests under a host name that is not this node's. The name of another site may
         resolve to this node's address, and scripts of that site could then inject faults (DNS rebinding).
@@ -112,13 +124,11 @@ class ControlInterface:
 
     async def add(self, request: HttpRequest) -> object:
         fault = self._faults.add(body_of(request))
-        ends_after_ms = fault.source.get("ends_after_ms")
-        if isinstance(ends_after_ms, int):
-            self._loop.call_later(ends_after_ms / 1000, self._faults.end, fault.id)
+        self._end_later(fault)
         return fault.as_json()
 
     async def add_all(self, request: HttpRequest) -> object:
-        return {"faults": [fault.as_json() for fault in self._faults.add_all(body_of(request))]}
+        return {"faults": [fault.as_json() for fault in self.add_script(body_of(request))]}
 
     async def end_all(self, request: HttpRequest) -> object:
         self._faults.end_all()

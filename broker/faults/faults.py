@@ -60,16 +60,7 @@ class Faults:
 
     def add(self, described: object) -> Fault:
         """Put a fault in force. `described` is its JSON, as the control interface takes it. Raises `InvalidFault`."""
-        if len(self._faults) >= FAULTS_MAX:
-            raise InvalidFault(f"{FAULTS_MAX} faults are in force; end some first")
-        fault = Fault.read(self._next_id, described, self._apis)
-        length = len(repr(fault.source))
-        if sum(self._lengths.values()) + length > FAULTS_LENGTH_MAX:
-            raise InvalidFault(f"the faults in force are described by {FAULTS_LENGTH_MAX} characters; end some first")
-        self._lengths[fault.id] = length
-        self._next_id += 1
-        self._faults[fault.id] = fault
-        self.note("fault begins", f"{fault.name}: {fault.source}")
+        (fault,) = self._put_in_force([described])
         return fault
 
     def add_all(self, described: object) -> list[Fault]:
@@ -79,10 +70,24 @@ class Faults:
         listed = object_of(described, "the script").get("faults")
         if not isinstance(listed, list):
             raise InvalidFault("the script has no list of faults")
-        read = [Fault.read(0, each, self._apis) for each in listed]
-        if len(self._faults) + len(read) > FAULTS_MAX:
-            raise InvalidFault(f"at most {FAULTS_MAX} faults are in force")
-        return [self.add(each) for each in listed]
+        return self._put_in_force(listed)
+
+    def _put_in_force(self, described: list[object]) -> list[Fault]:
+        """Put all of these faults in force, or none."""
+        faults = [Fault.read(self._next_id + i, each, self._apis) for i, each in enumerate(described)]
+        if len(self._faults) + len(faults) > FAULTS_MAX:
+            raise InvalidFault(f"at most {FAULTS_MAX} faults are in force; end some first")
+        lengths = {fault.id: len(repr(fault.source)) for fault in faults}
+        if sum(self._lengths.values()) + sum(lengths.values()) > FAULTS_LENGTH_MAX:
+            raise InvalidFault(
+                f"the faults in force are described by at most {FAULTS_LENGTH_MAX} characters; end some first"
+            )
+        self._next_id += len(faults)
+        self._lengths |= lengths
+        for fault in faults:
+            self._faults[fault.id] = fault
+            self.note("fault begins", f"{fault.name}: {fault.source}")
+        return faults
 
     def end(self, fault_id: int) -> Fault | None:
         """End a fault, and carry out the requests that it holds. Returns None if no fault with this id is in force."""

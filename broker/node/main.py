@@ -366,7 +366,7 @@ class NodeProcess:
         )
         await self._control.start(address)
         if self._start.faults is not None:
-            faults.add_all(self._start.faults)
+            self._control.add_script(self._start.faults)
 
     async def _handle_signals(self) -> None:
         for each in (signal.SIGTERM, signal.SIGINT):

@@ -106,6 +106,9 @@ def test_a_fault_ends_by_itself(node: Served) -> None:
     node.add({"scope": {"api": "Produce"}, "do": {"hold": True}, "ends_after_ms": 300})
     assert node.produce("t") == ""
     assert node.ask("GET", "/v1/faults") == {"faults": []}
+    fault = {"scope": {"api": "Produce"}, "do": {"hold": True}, "ends_after_ms": 300}
+    assert len(node.ask("POST", "/v1/script", {"faults": [fault]})["faults"]) == 1
+    assert node.produce("t") == ""
 
 
 @pytest.mark.processes

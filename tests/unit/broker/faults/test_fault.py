@@ -162,6 +162,14 @@ def test_a_script_is_in_force_whole_or_not_at_all() -> None:
     assert faults.in_force == [] and faults.timeline() == []
 
 
+def test_a_script_that_is_too_long_is_not_in_force(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("moldau.broker.faults.faults.FAULTS_LENGTH_MAX", 60)
+    faults = Faults(APIS, lambda: 0)
+    with pytest.raises(InvalidFault, match="end some first"):
+        faults.add_all({"faults": [{"do": {"reset": True}}] * 3})
+    assert faults.in_force == [] and faults.timeline() == []
+
+
 # Answers from JSON
 
 
