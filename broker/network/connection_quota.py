@@ -6,8 +6,9 @@ Brokers and controllers each count their own connections. Before a connection is
     its listener has less than its own max.connections       until one of the listener's connections ends
     all listeners together have less than max.connections,   until one of the connections ends
     or this is the inter-broker listener and not the only one
-    the creation rates of the node and of the listener       until the rates allow it; they are looked at again
-    allow it                                                 after `WAIT_MS_MAX` at the latest
+    the creation rate of its listener allows it, and that    until the rates allow it; they are looked at again
+    of the node, or this is the inter-broker listener and    after `WAIT_MS_MAX` at the latest
+    not the only one
 
 A client that waits stays in the kernel's accept queue. An accepted connection above the limit of its address is closed
 at once. There may be more connections than `max.connections`, because the limit was lowered or because brokers
@@ -113,8 +114,8 @@ def _of_listeners(config: Config, name: str) -> tuple[tuple[str, int], ...]:
 
 class ConnectionQuotas:
     """Counts connections, and decides whether the limits allow another one. `protected` is the name of the inter-broker
-    listener. If there are other listeners, the total limit `max.connections` does not hold for it, so that clients
-    cannot use up its connections.
+    listener. If there are other listeners, `max.connections` and `max.connection.creation.rate` of the node do not hold
+    for it, so that clients cannot use up its connections.
     """
 
     def __init__(self, limits: ConnectionLimits, listeners: tuple[str, ...], protected: str | None) -> None:
@@ -150,14 +151,19 @@ class ConnectionQuotas:
             return None
         if self.count >= self._limits.count_max and listener != self._protected:
             return None
-        rate = self._rate_of_listener.get(listener)
-        return max(self._rate.wait_ms(now_ms), rate.wait_ms(now_ms) if rate is not None else 0)
+        return max((rate.wait_ms(now_ms) for rate in self._rates_for(listener)), default=0)
 
     def accepted(self, listener: str) -> None:
         """Count an accepted connection in the creation rates, even if it is closed at once."""
-        self._rate.spend()
+        for rate in self._rates_for(listener):
+            rate.spend()
+
+    def _rates_for(self, listener: str) -> list[CreationRate]:
+        """The creation rates that hold for a listener."""
+        rates = [] if listener == self._protected else [self._rate]
         if listener in self._rate_of_listener:
-            self._rate_of_listener[listener].spend()
+            rates.append(self._rate_of_listener[listener])
+        return rates
 
     def is_full(self, address: str) -> bool:
         """Whether one more connection from an address would exceed the limit of that address."""

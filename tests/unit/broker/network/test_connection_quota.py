@@ -89,6 +89,19 @@ def test_the_rate_of_a_listener_counts_beside_that_of_all() -> None:
     assert quotas.wait_ms("A", 0) and quotas.wait_ms("B", 0) == 0
 
 
+def test_the_rate_of_all_does_not_hold_for_brokers_and_they_take_nothing_of_it() -> None:
+    limits = ConnectionLimits(creation_rate=1, creation_rate_of_listener=(("BROKERS", 3),))
+    quotas = ConnectionQuotas(limits, ("CLIENTS", "BROKERS"), "BROKERS")
+    for _ in range(3 * BURST_S):
+        assert quotas.wait_ms("BROKERS", 0) == 0
+        quotas.accepted("BROKERS")
+    assert quotas.wait_ms("BROKERS", 0), "the rate of its own listener holds"
+    for _ in range(BURST_S):
+        assert quotas.wait_ms("CLIENTS", 0) == 0
+        quotas.accepted("CLIENTS")
+    assert quotas.wait_ms("CLIENTS", 0) and quotas.wait_ms("BROKERS", 1000) == 0
+
+
 def test_a_change_takes_effect_and_leaves_the_rates_that_stay_alone() -> None:
     quotas = ConnectionQuotas(ConnectionLimits(creation_rate=1), ("A",), None)
     for _ in range(BURST_S):
