@@ -196,6 +196,7 @@ class Connection(asyncio.BufferedProtocol):
         transport = output.transport
         if transport is not None:
             self.listener.closing_log.say(level, self.client_host, reason)
+            self.listener.closing.add(self)
             output.flush()
             self._flow.pause()
             self._forget()

@@ -232,13 +232,17 @@ class LimitedListener(Protocol):
 
     @property
     def closing_count(self) -> int:
-        """The number of closed connections whose transports still send written bytes."""
+        """The number of connections that will end: those that `close_in_excess` closes, and closed ones whose
+        transports still send written bytes.
+        """
 
     def resume_accepting(self) -> None:
         """Continue to accept connections, because a limit may allow another one now."""
 
-    def close_one_in_excess(self) -> bool:
-        """Close one connection. Returns False if none is left to close."""
+    def close_in_excess(self, count: int) -> int:
+        """Close up to `count` connections: some now, the rest in the next event loop iterations. Returns how many will
+        be closed.
+        """
 
 
 class SharedConnectionLimits:
@@ -279,6 +283,6 @@ class SharedConnectionLimits:
         if not excess:
             return
         excess -= sum(listener.closing_count for listener in self._listeners)
-        losers = [listener for listener in self._listeners if self.quotas.may_lose(listener.name)]
-        while excess > 0 and any(listener.close_one_in_excess() for listener in losers):
-            excess -= 1
+        for listener in self._listeners:
+            if excess > 0 and self.quotas.may_lose(listener.name):
+                excess -= listener.close_in_excess(excess)

@@ -170,6 +170,10 @@ class ConnectionListener(ServingListener, Protocol):
     def closing_log(self) -> ClosingLog: ...
 
     @property
+    def closing(self) -> set[Connection]:
+        """The closed connections whose transports still send written bytes. Each adds itself."""
+
+    @property
     def security(self) -> ConnectionSecurity: ...
 
     def opened(self, connection: Connection) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 from typing import Final
 
 from moldau.broker.network.connection import Connection
@@ -20,8 +21,8 @@ from moldau.security.quotas.throttling import ThrottleTimes
 log = logging.getLogger("moldau.listener")
 
 SWEPT_AT_ONCE: Final = 200
-"""The number of connections that the check for idle ones examines in one event loop iteration: closing one takes 20
-us.
+"""The number of connections that one event loop iteration checks for idle ones, or closes because there are too many:
+closing one takes 20 us.
 """
 
 
@@ -61,6 +62,10 @@ class Listener:
         self.security = security
         self.connections: dict[Connection, None] = {}
         """The open connections in order of arrival, because the order of a set would differ in every run."""
+        self.closing: set[Connection] = set()
+        """The closed connections whose transports still send written bytes."""
+        self._in_excess: dict[Connection, None] = {}
+        """The connections that are closed in the next event loop iterations, because there are too many."""
         self.created_count = 0
         """The number of connections accepted since the start."""
         self.malformed_count = 0
@@ -184,6 +189,8 @@ class Listener:
         self.malformed_count += connection.was_malformed
         self._received_bytes += connection.received_bytes
         self._sent_bytes += connection.sent_bytes
+        self.closing.discard(connection)
+        self._in_excess.pop(connection, None)
         if self.connections.pop(connection, connection) is None:
             self.gone(connection.client_host)
 
@@ -198,21 +205,32 @@ class Listener:
 
     @property
     def closing_count(self) -> int:
-        """The number of closed connections whose transports still send written bytes."""
-        return sum(each.is_closed for each in self.connections)
-
-    def close_one_in_excess(self) -> bool:
-        """Close one connection: the first without traffic since the last check for idle ones, or else the oldest.
-        Returns False if none is left to close.
+        """The number of connections that will end: those that `close_in_excess` closes, and closed ones whose
+        transports still send written bytes.
         """
-        silent = (each for each in self.connections if not each.was_active and not each.is_closed)
-        oldest = (each for each in self.connections if not each.is_closed)
-        connection = next(silent, None) or next(oldest, None)
-        if connection is None:
-            return False
-        self.excess_count += 1
-        connection.close("there are more connections than max.connections")
-        return True
+        return len(self.closing) + len(self._in_excess)
+
+    def close_in_excess(self, count: int) -> int:
+        """Close up to `count` connections: those without traffic since the last check for idle ones, then the oldest.
+        Some are closed now, the rest in the next event loop iterations. Returns how many will be closed.
+        """
+        candidates = [each for each in self.connections if not each.is_closed and each not in self._in_excess]
+        candidates.sort(key=lambda each: each.was_active)
+        chosen = dict.fromkeys(candidates[:count])
+        is_closing = bool(self._in_excess)
+        self._in_excess |= chosen
+        if not is_closing:
+            self._close_some_in_excess()
+        return len(chosen)
+
+    def _close_some_in_excess(self) -> None:
+        for connection in tuple(islice(self._in_excess, SWEPT_AT_ONCE)):
+            del self._in_excess[connection]
+            if not connection.is_closed:
+                self.excess_count += 1
+                connection.close("there are more connections than max.connections")
+        if self._in_excess:
+            self._loop.call_soon(self._close_some_in_excess)
 
     async def stop(self) -> None:
         """Stop listening, and close all connections."""

@@ -52,6 +52,7 @@ class SecuredListener:
         """The principals of the requests, each once."""
         self.port = 0
         self.closing_log = ClosingLog(loop)
+        self.closing: set[Connection] = set()
         self.is_for_nodes = False
         self.resources = ConnectionResources(
             loop,

@@ -132,6 +132,7 @@ class Wire:
                 TurnScheduler(clock, loop.call_soon),
             ),
             closing_log=ClosingLog(cast("asyncio.AbstractEventLoop", loop)),
+            closing=set(),
             opened=lambda connection: None,
             security=plain_security(),
             closed=lambda connection: None,

@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import Any, cast
 
+import pytest
+
 from moldau.broker.metrics.exposition import Page
 from moldau.broker.metrics.traffic import collect_limits
+from moldau.broker.network import listener
 from moldau.broker.network.listener import Listener
 from moldau.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
@@ -151,6 +154,34 @@ def test_lowering_the_limit_ends_the_least_used_connections() -> None:
         assert len(of_clients(node).connections) == 2
 
     serve_and(story, connections_max_idle_ms=10_000)
+
+
+def test_many_in_excess_are_chosen_once_and_closed_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Choosing takes as long as there are connections, and closing thousands takes a second."""
+    monkeypatch.setattr(listener, "SWEPT_AT_ONCE", 3)
+    chosen: list[int] = []
+    open_after: list[int] = []
+    choose, close = Listener.close_in_excess, Listener._close_some_in_excess
+
+    def count_chosen(self: Listener, count: int) -> int:
+        chosen.append(choose(self, count))
+        return chosen[-1]
+
+    def count_open(self: Listener) -> None:
+        close(self)
+        open_after.append(sum(not each.is_closed for each in self.connections))
+
+    monkeypatch.setattr(Listener, "close_in_excess", count_chosen)
+    monkeypatch.setattr(Listener, "_close_some_in_excess", count_open)
+
+    async def story(node: Node) -> None:
+        clients = [await node.connect() for _ in range(12)]
+        await alter(clients[-1], max_connections=2)
+        assert [await is_served(each) for each in clients] == [False] * 10 + [True] * 2
+        assert chosen == [10] and open_after == [9, 6, 3, 2]
+        assert of_clients(node).excess_count == 10 and of_clients(node).closing_count == 0
+
+    serve_and(story)
 
 
 def test_what_is_idle_is_counted() -> None:

@@ -110,6 +110,7 @@ class Served:
         )
         self.listener = SimpleNamespace(
             closing_log=ClosingLog(loop),
+            closing=set(),
             security=plain_security(),
             is_for_nodes=False,
             resources=ConnectionResources(

@@ -110,6 +110,7 @@ class Wire:
                 TurnScheduler(self.clock, loop.call_soon),
             ),
             closing_log=ClosingLog(cast("Any", SimpleNamespace(time=lambda: 0.0))),
+            closing=set(),
             opened=lambda connection: None,
             closed=lambda connection: None,
             security=plain_security(),
