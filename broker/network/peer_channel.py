@@ -198,8 +198,12 @@ class PeerChannel:
             why = NoResponseReason.TIMED_OUT if isinstance(error, TimeoutError) else NoResponseReason.DISCONNECTED
             self._fail(why, f"cannot connect: {error or 'no answer'}")
             return
-        self._connecting = None
-        self._link = link
+        else:
+            self._connecting = None
+            self._link = link
+        finally:
+            if self._link is not link:
+                link.abandon()  # It may be connected, and in its TLS handshake.
         greeting = ApiVersionsRequest(
             client_software_name="moldau", client_software_version=self._channels.software_version
         )

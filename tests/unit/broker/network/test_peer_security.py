@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
+
+import pytest
 
 from moldau.broker.config.tls import ClientAuth, TlsSettings
+from moldau.broker.network import peer_channel
 from moldau.broker.network.listener_security import AuthenticationCounts, ListenerSecurity, plain_security
 from moldau.broker.network.peer_channel import NoResponseReason, PeerChannels
 from moldau.broker.network.peer_security import NodeTls, PeerSecurity
@@ -116,6 +120,32 @@ def test_the_name_of_the_peer_is_checked_unless_the_setting_says_otherwise() -> 
         server=settings_of(elsewhere, AUTHORITY),
         client=settings_of(None, AUTHORITY, checks_host_names=False),
     )
+
+
+@pytest.mark.parametrize("is_closed", [False, True])
+def test_a_handshake_that_is_given_up_leaves_no_connection(monkeypatch: pytest.MonkeyPatch, is_closed: bool) -> None:
+    monkeypatch.setattr(peer_channel, "CONNECT_TIMEOUT_S", 20.0 if is_closed else 0.1)
+    ended: asyncio.Queue[None] = asyncio.Queue()
+    accepted = asyncio.Event()
+
+    async def answer_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        accepted.set()
+        with suppress(ConnectionResetError):
+            await reader.read()
+        writer.close()
+        ended.put_nowait(None)
+
+    async def story(listener: SecuredListener, channels: PeerChannels) -> None:
+        server = await asyncio.start_server(answer_nothing, "127.0.0.1", 0)
+        asking = asyncio.create_task(ask(channels, server.sockets[0].getsockname()[1]))
+        if is_closed:
+            await accepted.wait()
+            channels.close()
+        assert await asking is (NoResponseReason.REFUSED if is_closed else NoResponseReason.TIMED_OUT)
+        await asyncio.wait_for(ended.get(), 5)
+        server.close()
+
+    talk(story, server=None, client=settings_of(None, AUTHORITY))
 
 
 def test_a_plain_listener_shares_one_access() -> None:
