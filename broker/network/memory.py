@@ -41,6 +41,8 @@ import asyncio
 import logging
 import struct
 from collections.abc import Iterable
+from heapq import heapify, heappop, heappush
+from itertools import count
 from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, cast
 
@@ -67,6 +69,9 @@ PARTIAL_SIZE_FIRST: Final = 1 << 16
 """The first size (bytes) of a growing buffer of a partial frame; it doubles as bytes arrive."""
 LENT_FROM_SIZE: Final = 1 << 12
 """The size (bytes) from which on a frame gets a lent buffer."""
+GRANTS_AT_ONCE: Final = 128
+"""The number of connections that get room in one event loop iteration. Each allocates its buffer, and reads again."""
+HEAP_SIZE_MIN: Final = 64
 REQUEST_STALL_MS: Final = 10_000
 """While a connection waits for room, each partial frame must receive `REQUEST_STALL_SIZE_MIN` bytes in this period
 (ms). Otherwise its connection is closed.
@@ -117,11 +122,17 @@ class RoomQueue:
     `limit` bytes. The favoured connection always gets it.
     """
 
-    __slots__ = ("_takes_oldest", "favoured", "limit", "mark", "waiting")
+    __slots__ = ("_by_lack", "_numbers", "_takes_oldest", "favoured", "limit", "mark", "waiting")
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.waiting: dict[FrameOwner, RoomRequest] = {}
+        """The requests for room in order of arrival, by the connections that wait."""
+        self._by_lack: list[tuple[int, int, FrameOwner, RoomRequest]] = []
+        """A heap of the requests with the bytes that each frame lacks and their numbers. It also has requests that do
+        not wait any more, at most about as many as wait.
+        """
+        self._numbers = count()
         self.favoured: FrameOwner | None = None
         self.mark: tuple[FrameOwner | None, int] = (None, 0)
         """The favoured connection at the last check for stalled frames, and the number of bytes that it had received
@@ -139,6 +150,15 @@ class RoomQueue:
             self.favoured = owner
         return self.favoured is owner
 
+    def wait(self, owner: FrameOwner, request: RoomRequest) -> None:
+        """Let a connection wait for room."""
+        self.waiting[owner] = request
+        heap = self._by_lack
+        if len(heap) > 2 * len(self.waiting) + HEAP_SIZE_MIN:
+            heap[:] = [each for each in heap if self.waiting.get(each[2]) is each[3]]
+            heapify(heap)
+        heappush(heap, (request.lacking_size, next(self._numbers), owner, request))
+
     def take(self, used_size: int) -> tuple[FrameOwner, int] | None:
         """Remove the next connection that gets room from the queue. Returns the connection and its room (bytes); None
         if no connection waits, or if there is no room and another connection is favoured.
@@ -147,21 +167,34 @@ class RoomQueue:
         if not waiting:
             return None
         oldest = self._takes_oldest
-        owner = next(iter(waiting)) if oldest else min(waiting, key=lambda owner: waiting[owner].lacking_size)
+        owner = next(iter(waiting)) if oldest else self._next_by_lack()
         size = waiting[owner].size
         if used_size + size > self.limit:
             if self.favoured is not None:
                 return None
             self.favoured = owner
         self._takes_oldest = not oldest
-        del waiting[owner]
+        self._remove(owner)
         return owner, size
+
+    def _next_by_lack(self) -> FrameOwner:
+        """The waiting connection whose frame lacks the fewest bytes; of several, the oldest."""
+        heap = self._by_lack
+        while self.waiting.get(heap[0][2]) is not heap[0][3]:
+            heappop(heap)
+        return heap[0][2]
 
     def forget(self, owner: FrameOwner) -> bool:
         """Remove a connection from the queue. It is not favoured any more. Returns whether it waited."""
         if self.favoured is owner:
             self.favoured = None
-        return self.waiting.pop(owner, None) is not None
+        return self._remove(owner)
+
+    def _remove(self, owner: FrameOwner) -> bool:
+        waited = self.waiting.pop(owner, None) is not None
+        if not self.waiting:
+            self._by_lack.clear()
+        return waited
 
 
 class RequestMemory:
@@ -213,7 +246,7 @@ class RequestMemory:
         queue = self._usual if frame_size <= BUFFER_SIZE else self._larger
         if not queue.may_have(owner, size, self.used_size):
             self.is_used_up = True
-            queue.waiting[owner] = RoomRequest(size, lacking_size)
+            queue.wait(owner, RoomRequest(size, lacking_size))
             self.waits_count += 1
             self._watch_later()
             return False
@@ -275,13 +308,17 @@ class RequestMemory:
             self._loop.call_soon(self._serve)
 
     def _serve(self) -> None:
-        """Give room to waiting connections as long as there is any."""
+        """Give room to waiting connections as long as there is any, `GRANTS_AT_ONCE` in one event loop iteration."""
         self._is_serving = False
+        left = GRANTS_AT_ONCE
         for queue in self._queues:
-            while taken := queue.take(self.used_size):
+            while left and (taken := queue.take(self.used_size)):
+                left -= 1
                 owner, size = taken
                 self.hold(owner, size)
                 owner.room_granted(size)
+        if not left:
+            self._serve_later()
         self.is_used_up = self.used_size >= self._limit or self._is_waited_for
 
     # Stalled frames

@@ -18,12 +18,15 @@ from moldau.broker.network.memory import (
     BUFFER_SIZE,
     BUFFERS_MAX,
     FAVOURED_STALL_MS,
+    GRANTS_AT_ONCE,
     LENT_FROM_SIZE,
     PARTIAL_SIZE_FIRST,
     REQUEST_STALL_MS,
     SIZE_MAX_DEFAULT,
     SMALL_SIZE,
     RequestMemory,
+    RoomQueue,
+    RoomRequest,
     request_memory_size_max,
 )
 from moldau.broker.network.turns import ConnectionRank
@@ -252,6 +255,67 @@ def test_whatever_the_order_of_arrival_everybody_gets_through(seed: int) -> None
         assert node.broker.request_memory.used_size == 0
 
     serve_and(story, seed=seed, **LIMITS)
+
+
+class Waiting:
+    """A connection that waits for room, and takes what it is granted."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.received_bytes = 0
+        self.is_held = False
+        self.granted = 0
+
+    def room_granted(self, size: int) -> None:
+        self.granted += size
+
+    def close(self, reason: str, level: int) -> None:
+        raise AssertionError(reason)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_room_goes_in_turn_to_the_oldest_and_to_the_frame_that_lacks_least(seed: int) -> None:
+    random = Random(seed)
+    queue = RoomQueue(1 << 62)
+    lacks: dict[Waiting, int] = {}
+    takes_oldest = True
+    for number in range(3000):
+        step = random.random()
+        if step < (0.7 if number < 1000 else 0.4):
+            owner = random.choice(list(lacks)) if lacks and random.random() < 0.1 else Waiting(number)
+            queue.forget(owner)
+            lacks.pop(owner, None)
+            lacks[owner] = random.randrange(50)
+            queue.wait(owner, RoomRequest(1, lacks[owner]))
+        elif step < 0.8 and lacks:
+            ended = random.choice(list(lacks))
+            del lacks[ended]
+            assert queue.forget(ended) and not queue.forget(ended)
+        else:
+            expected = None if not lacks else next(iter(lacks)) if takes_oldest else min(lacks, key=lacks.__getitem__)
+            taken = queue.take(0)
+            assert (taken and taken[0]) is expected
+            if expected is not None:
+                takes_oldest = not takes_oldest
+                del lacks[expected]
+
+
+def test_many_that_wait_get_room_in_several_iterations() -> None:
+    scheduled: list[Any] = []
+    loop: Any = SimpleNamespace(call_soon=scheduled.append, call_later=lambda *_: None)
+    memory = RequestMemory(1000, loop)
+    memory.keep(1000)
+    many = [Waiting(number) for number in range(GRANTS_AT_ONCE + 5)]
+    memory.reserve(favoured := Waiting(-1), 1, 1, 1)
+    for each in many:
+        assert not memory.reserve(each, 1, each.number, 1)
+    memory.give_back(1000)
+    counts = []
+    while scheduled:
+        scheduled.pop()()
+        counts.append(sum(each.granted for each in many))
+    assert counts == [GRANTS_AT_ONCE, GRANTS_AT_ONCE + 5] and favoured.granted == 0
+    assert memory.used_size == len(many) + 1 and not memory.is_used_up
 
 
 def test_the_bound_is_on_unless_somebody_takes_it_away() -> None:
