@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import itertools
 from collections.abc import Callable
 from pathlib import Path
@@ -60,7 +61,7 @@ def test_an_answer_is_bounded_in_size_and_time(tmp_path: Path) -> None:
             ask_provider(endpoint(provider.url + "/keys"), HOST)
         provider.answers["/keys"] = (200, bytes(100_000))
         clock = itertools.count(0, 20_000_000_000)
-        with pytest.raises(ProviderFailure, match="within 30 s"):
+        with pytest.raises(ProviderFailure, match="the answer did not arrive in time"):
             ask_provider(endpoint(provider.url + "/keys"), Here(lambda: next(clock)))
         gone = provider.url
     path = tmp_path / "keys.json"
@@ -68,3 +69,28 @@ def test_an_answer_is_bounded_in_size_and_time(tmp_path: Path) -> None:
     for url in (path.as_uri(), (tmp_path / "missing").as_uri(), gone, "ftp://127.0.0.1:1/x"):
         with pytest.raises(ProviderFailure):
             ask_provider(endpoint(url), HOST)
+
+
+@pytest.mark.parametrize(
+    ("url", "address"),
+    [
+        ("https://[fd00::10]/jwks", ("fd00::10", 443)),
+        ("http://[fd00::10]/jwks", ("fd00::10", 80)),
+        ("http://[fd00::10]:8080/jwks", ("fd00::10", 8080)),
+        ("https://sso.example/jwks", ("sso.example", 443)),
+    ],
+)
+def test_the_port_of_a_url_without_one_is_that_of_its_scheme(
+    monkeypatch: pytest.MonkeyPatch, url: str, address: tuple[str, int]
+) -> None:
+    asked: list[tuple[str, int]] = []
+
+    def connect(connection: http.client.HTTPConnection) -> None:
+        asked.append((connection.host, connection.port))
+        raise OSError("unreachable")
+
+    monkeypatch.setattr(http.client.HTTPConnection, "connect", connect)
+    monkeypatch.setattr(http.client.HTTPSConnection, "connect", connect)
+    with pytest.raises(ProviderFailure, match="unreachable"):
+        ask_provider(endpoint(url), HOST)
+    assert asked == [address]
