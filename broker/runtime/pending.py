@@ -46,7 +46,7 @@ class Pending(Generic[T]):
     reply need not be completed then, and completing it has no effect.
     """
 
-    __slots__ = ("_listener", "on_abandon", "on_next", "response", "waits_for")
+    __slots__ = ("_is_abandoned", "_listener", "on_abandon", "on_next", "response", "waits_for")
 
     def __init__(self, on_abandon: Callable[[], None] | None = None, waits_for: str = OTHER) -> None:
         """`on_abandon` is called if the client disconnects first. `waits_for` is one of the constants of this
@@ -59,6 +59,7 @@ class Pending(Generic[T]):
         self.response: T | None = None
         """The response; None until the reply is complete."""
         self._listener: Callable[[T], None] | None = None
+        self._is_abandoned = False
 
     @property
     def is_complete(self) -> bool:
@@ -82,9 +83,12 @@ class Pending(Generic[T]):
 
     def follow(self, answer: Reply[T]) -> None:
         """Complete this reply with the result of another handler, now or when that is complete. If this reply is
-        abandoned, the other one is, too.
+        abandoned, now or later, the other one is, too.
         """
         if isinstance(answer, Pending):
+            if self._is_abandoned:
+                answer.abandon()
+                return
             self.on_abandon, self.waits_for = answer.abandon, answer.waits_for
             answer.listen(self.complete)
         else:
@@ -93,6 +97,7 @@ class Pending(Generic[T]):
     def abandon(self) -> None:
         """Abandon the reply, because the client is gone. If it is completed later, nothing happens."""
         self._listener = self.on_next = None
+        self._is_abandoned = True
         on_abandon, self.on_abandon = self.on_abandon, None
         if on_abandon is not None:
             on_abandon()

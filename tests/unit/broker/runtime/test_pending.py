@@ -47,3 +47,13 @@ def test_a_reply_that_was_completed_is_not_given_up() -> None:
     reply.complete(7)
     reply.abandon()
     assert heard == []
+
+
+def test_a_reply_that_is_given_up_gives_up_what_it_follows_later() -> None:
+    heard: list[int] = []
+    reply: Pending[int] = Pending()
+    reply.abandon()
+    later: Pending[int] = Pending(lambda: heard.append(-1))
+    reply.follow(later)
+    later.complete(7)
+    assert heard == [-1]
