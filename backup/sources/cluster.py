@@ -17,7 +17,7 @@ from moldau.backup.sources.port import ATTEMPTS_MAX, LogDeleted, LogEnds, LogSta
 from moldau.backup.sources.quorum import QuorumClient
 from moldau.kraft.image.topics import TopicsImage
 from moldau.protocol.errors import ErrorCode
-from moldau.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
+from moldau.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
 from moldau.protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
@@ -33,6 +33,7 @@ from moldau.tables.client.cluster import (
     TransientError,
     check_error,
 )
+from moldau.tables.client.fetching import fetch_partition, fetched_batches
 from moldau.tables.client.settings import Address, ConnectionSettings
 from moldau.tables.refusals import DataLost, Refused
 
@@ -98,11 +99,11 @@ class ClusterLog:
             max_bytes=FETCH_SIZE,
             topics=[FetchTopic(topic=self.key.topic, topic_id=self.key.topic_id, partitions=[partition])],
         )
-        reply = leader.ask(request, FetchResponse, FETCH_VERSION, wait_ms=FETCH_WAIT_MS_MAX)
-        check_error(reply.error_code, str(self.key))
-        return self._records(offset, reply.responses[0].partitions[0])
+        answer = fetch_partition(leader, request, FETCH_VERSION, str(self.key))
+        self._check(offset, answer)
+        return fetched_batches(leader, (self.key.topic, self.key.partition), offset, self.end_offset, answer)
 
-    def _records(self, offset: int, answer: PartitionData) -> bytes:
+    def _check(self, offset: int, answer: PartitionData) -> None:
         if answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             place = (self.key.topic, self.key.partition)
             start_offset = self.cluster.offsets_at([place], EARLIEST_TIMESTAMP)[place]  # The answer need not tell it.
@@ -110,12 +111,6 @@ class ClusterLog:
                 raise LogStartMoved(start_offset)
             raise DataLost(f"{self.key}: the log ends before offset {offset} now: an unclean election cut it")
         check_error(answer.error_code, str(self.key))
-        records = answer.records
-        if isinstance(records, bytes | bytearray | memoryview) and records:
-            return bytes(records)
-        if answer.high_watermark < self.end_offset:
-            raise TransientError(f"{self.key}: the high watermark is {answer.high_watermark} yet")
-        return b""
 
     def _ask_epoch(self, epoch: int) -> EpochEndOffset:
         leader = self.cluster.leader_of((self.key.topic, self.key.partition))

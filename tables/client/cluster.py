@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final, NamedTuple, TypeVar
+from typing import ClassVar, Final, NamedTuple, TypeVar
 
 from moldau.protocol.errors import ErrorCode, error_name
 from moldau.protocol.messages.list_offsets import (
@@ -18,7 +18,7 @@ from moldau.protocol.schema import ZERO_UUID
 from moldau.storage.checkpoints.text_checkpoint import TopicPartition
 from moldau.tables.client.connection import BrokerConnection, Disconnected
 from moldau.tables.client.settings import Address, ConnectionSettings
-from moldau.tables.refusals import Refused, warn
+from moldau.tables.refusals import DataLost, Refused, warn
 
 T = TypeVar("T")
 EARLIEST_TIMESTAMP: Final = -2
@@ -66,6 +66,29 @@ class BrokersUnavailable(Refused):
 
 class TransientError(Exception):
     """An error that may pass. The client refreshes its metadata and repeats the request."""
+
+    refusal: ClassVar[type[Refused]] = BrokersUnavailable
+    """What is raised if the error does not pass before the timeout."""
+
+
+class LogEndsEarlier(TransientError):
+    """The high watermark or the last stable offset is below an offset that was listed as an end before. A new leader
+    reaches that offset soon, unless the log was truncated."""
+
+    refusal = DataLost
+
+
+class RecordsPending(TransientError):
+    """The leader has not read the requested records from remote storage yet. It answers a repeated request on the same
+    connection once it has them."""
+
+
+class Throttled(Exception):
+    """The broker answered with no more than the time (s) for which it delays a client that exceeds its quota."""
+
+    def __init__(self, wait_s: float) -> None:
+        super().__init__(f"the broker throttles this client for {wait_s:g} s")
+        self.wait_s = wait_s
 
 
 class TopicDescription(NamedTuple):
@@ -131,12 +154,14 @@ class Cluster:
         raise problem
 
     def retry(self, what: str, attempt: Callable[[], T], timeout_s: float | None = None) -> T:
-        """Call `attempt` until it raises neither `TransientError` nor `Disconnected`, and return its result. Before
-        each repetition the connections are closed and the metadata are dropped.
+        """Call `attempt` until it raises none of `TransientError`, `Disconnected` and `Throttled`, and return its
+        result. Before each repetition the connections are closed and the metadata are dropped, except after
+        `RecordsPending` and `Throttled`.
 
         `what`: the name of the operation in messages. After `RETRY_WARNING_DELAY_S` a warning is printed. `timeout_s`:
-        the time (seconds) for all repetitions; None uses the request timeout of the settings. After it
-        `BrokersUnavailable` is raised, with the last problem.
+        the time (seconds) for all repetitions, without that for which a broker throttles the client; None uses the
+        request timeout of the settings. After it the `refusal` of the last problem is raised: `BrokersUnavailable`, or
+        `DataLost` after `LogEndsEarlier`.
         """
         wait_s = timeout_s or self.settings.request_timeout_ms / 1000
         began = time.monotonic()
@@ -144,10 +169,17 @@ class Cluster:
         while True:
             try:
                 return attempt()
+            except Throttled as problem:
+                if problem.wait_s >= RETRY_WARNING_DELAY_S:
+                    warn(f"{what}: a quota of this client is exceeded, and the broker delays its responses")
+                time.sleep(problem.wait_s)
+                began, deadline = began + problem.wait_s, deadline + problem.wait_s
             except (TransientError, Disconnected) as problem:
-                self.forget()
+                if not isinstance(problem, RecordsPending):
+                    self.forget()
                 if time.monotonic() + BACKOFF_S > deadline:
-                    raise BrokersUnavailable(f"{what}: {problem}") from None
+                    refusal = problem.refusal if isinstance(problem, TransientError) else BrokersUnavailable
+                    raise refusal(f"{what}: {problem}") from None
                 if time.monotonic() > began + RETRY_WARNING_DELAY_S:
                     warn(f"{what}: {problem}; it is tried again for up to {wait_s:g} s")
                 time.sleep(BACKOFF_S)

@@ -7,24 +7,23 @@ and a transaction ends with its marker.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, NamedTuple
 
 from moldau.protocol.batch_iterator import iterate_batches
-from moldau.protocol.errors import ErrorCode, error_name
+from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.fetch import (
     AbortedTransaction,
     FetchPartition,
     FetchRequest,
-    FetchResponse,
     FetchTopic,
     PartitionData,
 )
 from moldau.protocol.record_batch import MAGIC, BatchHeader
 from moldau.storage.files.port import File
-from moldau.tables.client.cluster import RETRIABLE_ERRORS, Cluster, TransientError
+from moldau.tables.client.cluster import Cluster, check_error
+from moldau.tables.client.fetching import fetch_partition, fetched_batches
 from moldau.tables.client.settings import ConnectionSettings
 from moldau.tables.origins.port import FoundBatch, Slice, upgrade_old_message
 from moldau.tables.refusals import DataLost, Refused, TopicRecreated
@@ -41,8 +40,6 @@ class FetchedPart(NamedTuple):
     """The part of a fetch response about the one partition of the request."""
 
     records: bytes
-    end_offset: int
-    """The high watermark, or the last stable offset if committed records are read."""
     aborted: Sequence[AbortedTransaction]
 
 
@@ -69,8 +66,8 @@ class BrokerBatches(NamedTuple):
                     fetched = coming.result()
                     found = list(iterate_batches(fetched.records))
                     following = found[-1][1].last_offset + 1 if found else offset
-                    # A log may end before the slice does: compaction has removed its last batches.
-                    last = following >= wanted.end_offset or (not found and fetched.end_offset >= wanted.end_offset)
+                    # The last batches of a slice may be missing: compaction has removed them.
+                    last = following >= wanted.end_offset or not found
                     if not last:
                         coming = thread.submit(self._fetch, cluster, wanted, following)
                     for position, header in without_aborted(found, fetched.aborted):
@@ -87,15 +84,9 @@ class BrokerBatches(NamedTuple):
             cluster.close()
 
     def _fetch(self, cluster: Cluster, wanted: Slice, offset: int) -> FetchedPart:
-        """Fetch from `offset` on until a response has batches, or shows that the slice has no more of them. Raises
-        `DataLost` if neither happens within the request timeout."""
-        deadline = time.monotonic() + self.settings.request_timeout_ms / 1000
-        while True:
-            fetched = cluster.retry(str(wanted), lambda: self._ask(cluster, wanted, offset))
-            if fetched.records or fetched.end_offset >= wanted.end_offset:
-                return fetched
-            if time.monotonic() > deadline:
-                raise DataLost(f"{wanted}: the log ends at {fetched.end_offset} now")
+        """Fetch from `offset` on. The part has batches, unless the slice has no more of them. Raises `DataLost` if the
+        log ends before the slice."""
+        return cluster.retry(str(wanted), lambda: self._ask(cluster, wanted, offset))
 
     def _ask(self, cluster: Cluster, wanted: Slice, offset: int) -> FetchedPart:
         key = wanted.topic, wanted.partition
@@ -119,26 +110,17 @@ class BrokerBatches(NamedTuple):
             isolation_level=int(self.is_committed),
             topics=[topic],
         )
-        reply = leader.ask(request, FetchResponse, version, wait_ms=WAIT_MS)
-        if reply.error_code in RETRIABLE_ERRORS:
-            raise TransientError(f"{wanted}: {error_name(reply.error_code)}")
-        if reply.error_code or not reply.responses:
-            raise Refused(f"{wanted}: {error_name(reply.error_code)}")
-        return self._checked(wanted, offset, reply.responses[0].partitions[0])
+        answer = fetch_partition(leader, request, version, str(wanted))
+        self._check(wanted, offset, answer)
+        records = fetched_batches(leader, key, offset, wanted.end_offset, answer, is_committed=self.is_committed)
+        return FetchedPart(records, (answer.aborted_transactions or ()) if self.is_committed else ())
 
-    def _checked(self, wanted: Slice, offset: int, answer: PartitionData) -> FetchedPart:
-        error = answer.error_code
-        if error == ErrorCode.OFFSET_OUT_OF_RANGE:
+    def _check(self, wanted: Slice, offset: int, answer: PartitionData) -> None:
+        if answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             raise DataLost(f"{wanted}: offset {offset} is gone: the log starts at {answer.log_start_offset} now")
-        if error == ErrorCode.INCONSISTENT_TOPIC_ID:
+        if answer.error_code == ErrorCode.INCONSISTENT_TOPIC_ID:
             raise TopicRecreated(f"{wanted}: the topic was deleted and another one of its name was created")
-        if error in RETRIABLE_ERRORS:
-            raise TransientError(f"{wanted}: {error_name(error)}")
-        if error:
-            raise Refused(f"{wanted}: {error_name(error)}")
-        end = answer.last_stable_offset if self.is_committed else answer.high_watermark
-        records = bytes(answer.records) if isinstance(answer.records, bytes | bytearray | memoryview) else b""
-        return FetchedPart(records, end, (answer.aborted_transactions or ()) if self.is_committed else ())
+        check_error(answer.error_code, str(wanted))
 
 
 def without_aborted(
