@@ -40,8 +40,24 @@ class Disconnected(OSError):
     been carried out."""
 
 
+class HandshakeFailed(Disconnected):
+    """The TLS handshake failed: the broker broke it off, or its listener has no TLS. `reason`: OpenSSL's words."""
+
+    def __init__(self, address: Address, problem: ssl.SSLError) -> None:
+        self.reason = problem.reason or str(problem)
+        super().__init__(f"{address}: the TLS handshake failed: {self.reason}")
+
+
 class LoginRefused(Refused):
     """The broker does not let the client log in."""
+
+
+class BrokerNotTrusted(LoginRefused):
+    """The client does not trust the broker's certificate. `problem` says why."""
+
+    def __init__(self, address: Address, problem: ssl.SSLCertVerificationError) -> None:
+        super().__init__(f"{address}: its certificate is not trusted: {problem.verify_message.rstrip('.')}")
+        self.problem = problem
 
 
 class CertificateRefused(LoginRefused):
@@ -58,7 +74,8 @@ class BrokerConnection:
     """A connection to a broker, with at most one request in flight. Only one thread may use it."""
 
     def __init__(self, address: Address, settings: ConnectionSettings) -> None:
-        """Connect and log in. Raises OSError, and `LoginRefused` if the login fails."""
+        """Connect and log in. Raises `Disconnected`, and `LoginRefused` if the broker or the client refuses the
+        other."""
         self.address = address
         self._settings = settings
         self._timeout_s = settings.request_timeout_ms / 1000
@@ -105,13 +122,18 @@ class BrokerConnection:
         """The socket after the TLS handshake. With TLS 1.2 a refused certificate of the client ends the handshake, with
         TLS 1.3 the first request.
         """
+        context = self._settings.tls_context()
         try:
-            return self._settings.tls_context().wrap_socket(self._socket, server_hostname=self.address.host)
+            return context.wrap_socket(self._socket, server_hostname=self.address.host)
+        except ssl.SSLCertVerificationError as problem:
+            raise BrokerNotTrusted(self.address, problem) from None
         except ssl.SSLError as problem:
             alert = certificate_alert(problem)
             if alert:
                 raise CertificateRefused(self.address, alert) from None
-            raise
+            raise HandshakeFailed(self.address, problem) from None
+        except OSError as problem:
+            raise Disconnected(f"{self.address}: {problem.strerror or problem}") from None
 
     def _ask_versions(self) -> dict[int, tuple[int, int]]:
         reply = cast(ApiVersionsResponse, self._exchange(ApiVersionsRequest(), 0, 0))

@@ -11,7 +11,6 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from ssl import SSLCertVerificationError, SSLError
 from time import time_ns
 from typing import Final
 
@@ -52,8 +51,6 @@ STATUSES: Final[dict[type[Exception], int]] = {
     PermissionError: EXIT_DENIED,
     StorageUnavailable: EXIT_UNREACHABLE,
     LoginRefused: EXIT_DENIED,
-    SSLCertVerificationError: EXIT_DENIED,
-    SSLError: EXIT_UNREACHABLE,
     Disconnected: EXIT_UNREACHABLE,
     BrokersUnavailable: EXIT_UNREACHABLE,
 }

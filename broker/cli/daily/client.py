@@ -9,7 +9,6 @@ is away, is repeated until the timeout. Any other failure raises `Failure` at on
 
 from __future__ import annotations
 
-import ssl
 import struct
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -36,7 +35,13 @@ from moldau.protocol.messages.metadata import (
 from moldau.protocol.primitives import MalformedMessage
 from moldau.protocol.schema import spec_of
 from moldau.tables.client.cluster import BACKOFF_S, RETRIABLE_ERRORS, TransientError
-from moldau.tables.client.connection import CONNECTION_CLOSED_TEXT, BrokerConnection, Disconnected
+from moldau.tables.client.connection import (
+    CONNECTION_CLOSED_TEXT,
+    BrokerConnection,
+    BrokerNotTrusted,
+    Disconnected,
+    HandshakeFailed,
+)
 from moldau.tables.client.settings import Address
 from moldau.tables.refusals import Refused
 
@@ -260,16 +265,14 @@ class Client:
     def _connect(self, address: Address) -> BrokerConnection:
         try:
             return BrokerConnection(address, self.settings)
-        except ssl.SSLCertVerificationError as problem:
+        except BrokerNotTrusted as refusal:
             remedy = "ssl.truststore.location names the authorities that are"
-            if problem.verify_code in HOST_MISMATCHES:
+            if refusal.problem.verify_code in HOST_MISMATCHES:
                 remedy = "--bootstrap-server has to have a name that is in it"
-            said = problem.verify_message.rstrip(".")
-            raise Failure(f"{address}: its certificate is not trusted: {said}; {remedy}", status=EXIT_DENIED) from None
-        except ssl.SSLError as problem:
-            reason = problem.reason or str(problem)
+            raise Failure(f"{refusal}; {remedy}", status=EXIT_DENIED) from None
+        except HandshakeFailed as problem:
             raise Failure(
-                f"{address}: the TLS handshake failed ({reason}): {self._fits}",
+                f"{address}: the TLS handshake failed ({problem.reason}): {self._fits}",
                 status=EXIT_UNREACHABLE,
             ) from None
         except Refused as problem:
