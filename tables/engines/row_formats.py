@@ -20,6 +20,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 
 from moldau.tables.refusals import Refused
 from moldau.tables.values.column_decoding import FIELDS_FORM, JSON_FORM
+from moldau.tables.values.exact_json import exact_number, exact_text
 from moldau.tables.values.json_types import OTHERS
 from moldau.tables.values.parquet_statistics import columns_with_statistics
 
@@ -95,7 +96,7 @@ class JsonLinesWriter:
 
     def _line(self, row: dict[str, Any]) -> str:
         for name in self._decoded:
-            row[name] = None if row[name] is None else json.loads(row[name])
+            row[name] = None if row[name] is None else json.loads(row[name], parse_float=exact_number)
         for name in self._structs:
             row[name] = with_parsed_others(row[name])
         return json_text(row)
@@ -196,11 +197,13 @@ def with_field_columns(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def with_parsed_others(value: Any) -> Any:
-    """Parse the JSON text in each field `OTHERS` of a decoded value, at each depth, and return the value. Such a field
-    has the properties that the schema does not name."""
+    """Parse the JSON text in each field `OTHERS` of a decoded value, at each depth, and return the value with
+    `ExactNumber`s. Such a field has the properties that the schema does not name."""
     if isinstance(value, dict):
         return {
-            name: json.loads(each) if name == OTHERS and each is not None else with_parsed_others(each)
+            name: json.loads(each, parse_float=exact_number)
+            if name == OTHERS and each is not None
+            else with_parsed_others(each)
             for name, each in value.items()
         }
     return [with_parsed_others(each) for each in value] if isinstance(value, list | tuple) else value
@@ -258,9 +261,10 @@ def shown_value(value: pa.Scalar) -> Any:
 def json_text(value: Any) -> str:
     """Write a Python value as JSON."""
     try:
-        return json.dumps(value, default=json_default, ensure_ascii=False, allow_nan=False)
+        written = json.dumps(value, default=json_default, ensure_ascii=False, allow_nan=False)
     except ValueError:  # A number that JSON does not have.
-        return json.dumps(with_finite_numbers(value), default=json_default, ensure_ascii=False, allow_nan=False)
+        written = json.dumps(with_finite_numbers(value), default=json_default, ensure_ascii=False, allow_nan=False)
+    return exact_text(written)
 
 
 def with_finite_numbers(value: Any) -> Any:

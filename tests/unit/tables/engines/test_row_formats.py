@@ -17,6 +17,8 @@ import moldau
 from moldau.protocol.record_builder import Record, build_batch
 from moldau.tables.engines.row_formats import write_rows
 from moldau.tables.refusals import Refused
+from moldau.tables.values.column_decoding import FIELDS_FORM, JSON_FORM
+from moldau.tables.values.json_types import OTHERS
 from tests.support.segments import write_checkpoints, write_partition
 
 TIME = pa.timestamp("us", "UTC")
@@ -162,3 +164,14 @@ def test_two_columns_of_one_name() -> None:
     assert written(rows, "csv").splitlines() == ['"a","a"', "1,2"]
     with pytest.raises(Refused, match="two columns have the name a: give each a name of its own"):
         written(rows, "jsonl")
+
+
+def test_numbers_of_decoded_values_keep_their_digits_in_json_lines() -> None:
+    text = '{"amount": 1.234567890123456789, "p": [1.10, 1E+400, -0.0], "q": "1.10"}'
+    fields = pa.struct([("id", pa.int64()), (OTHERS, pa.string())])
+    schema = pa.schema(
+        [pa.field("value", pa.string(), metadata=JSON_FORM), pa.field("row", fields, metadata=FIELDS_FORM)]
+    )
+    rows = pa.Table.from_pylist([{"value": text, "row": {"id": 7, OTHERS: text}}], schema)
+    line = f'{{"value": {text}, "row": {{"id": 7, "{OTHERS}": {text}}}}}\n'
+    assert written(rows, "jsonl") == line
