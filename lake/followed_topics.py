@@ -22,9 +22,10 @@ from moldau.protocol.primitives import MalformedMessage
 from moldau.storage.checkpoints.text_checkpoint import CorruptCheckpoint
 from moldau.storage.files.port import FileSystem
 from moldau.storage.tiered.port import RemoteStorageError
+from moldau.tables.client.cluster import BrokersUnavailable
 from moldau.tables.options.read_options import parse_options
 from moldau.tables.planning.planner import Planner, matching_partitions
-from moldau.tables.refusals import Refused
+from moldau.tables.refusals import PlaceUnavailable, Refused, SegmentReplaced
 from moldau.tables.values.registry import RegistryNotReached
 
 
@@ -35,6 +36,8 @@ class NameTaken(Refused):
 TRANSIENT_ERRORS: Final = (
     NameTaken,
     CommitConflict,
+    SegmentReplaced,
+    BrokersUnavailable,
     OSError,
     RegistryNotReached,
     RemoteStorageError,
@@ -56,6 +59,8 @@ class FollowedTopic:
         self.failure: str | None = None
         self.is_ended = False
         """Whether the topic has ended, and is not tried again."""
+        self.was_opened = False
+        """Whether its places could be read once."""
         self._unopened = FollowProgress(is_followed=False)
 
     @property
@@ -126,6 +131,7 @@ class FollowedTopics:
             if topic.opened is None:
                 self._check_name(topic)
                 topic.opened = self._open(topic.choices)
+                topic.was_opened = True
             is_behind = topic.opened[0].catch_up(None if self._is_one else 1)
         except FAILURES as problem:
             if self._is_one:
@@ -148,7 +154,10 @@ class FollowedTopics:
         said = str(problem) if isinstance(problem, (Refused, OSError)) else f"{type(problem).__name__}: {problem}"
         if said != topic.failure:
             self._say(topic.name, said)
-        topic.failure, topic.is_ended = said, not isinstance(problem, TRANSIENT_ERRORS)
+        may_pass = isinstance(problem, TRANSIENT_ERRORS)
+        if isinstance(problem, PlaceUnavailable):
+            may_pass = topic.was_opened  # If not, the place was misspelt rather than lost.
+        topic.failure, topic.is_ended = said, not may_pass
         topic.closed()
 
 

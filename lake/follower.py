@@ -6,6 +6,7 @@ topic grows.
                └─▶ a round: read, decode, write files ──▶ commit ──▶ list the ends
                           │            │                      └─ a conflict: begin the round anew
                           │            └─ a record that does not fit: suspend, skip, or a row of the dead letters
+                          ├─ a file of the plan was replaced or deleted: begin the round anew
                           └─ asked to stop: give the round up, end
 
 The table is the only state. Each round begins at the offsets that the table has, so each offset is in the table once.
@@ -26,10 +27,12 @@ from moldau.lake.reading import TopicReading
 from moldau.lake.round_rows import SUSPEND, CountedMisfits, RoundRows
 from moldau.lake.sink import CommitAttempt, CommitConflict, LakeTable
 from moldau.lake.upsert import KeyChanges, match_changed_keys, rows_that_stay, without_older
-from moldau.tables.refusals import Refused
+from moldau.tables.refusals import DataLost, Refused, TopicRecreated
 
 CONFLICTS_MAX: Final = 20
 """The most conflicts in a row. One more ends the process, because the table changes faster than a round is written."""
+REPLANS_MAX: Final = 3
+"""The most rounds in a row that are planned again because files of the plan were replaced or deleted."""
 SWEEP_COMMITS: Final = 1_000
 """The number of commits after which the follower deletes the files that only expired snapshots have named."""
 
@@ -107,6 +110,7 @@ class Follower:
         self._dead_letters = dead_letters
         self._ledger = ledger
         self._conflicts = 0
+        self._replans = 0
         self._swept_commits = 0
         self.progress = FollowProgress(offsets=dict(ledger.offsets), caught_up_ms=ports.now_ms())
 
@@ -131,6 +135,10 @@ class Follower:
                 return True
             except CommitConflict as conflict:
                 self._note_conflict(conflict)
+            except TopicRecreated:
+                raise
+            except DataLost as lost:
+                self._note_outdated_plan(lost)
         is_behind = self._is_behind(ends)
         if not is_behind:
             self.progress.caught_up_ms = listed_ms
@@ -200,7 +208,7 @@ class Follower:
                 attempt.add(stays)
 
     def _note_commit(self, attempt: CommitAttempt, misfits: CountedMisfits) -> None:
-        progress, self._conflicts = self.progress, 0
+        progress, self._conflicts, self._replans = self.progress, 0, 0
         progress.offsets = dict(self._ledger.offsets)
         progress.rows_count += attempt.files.rows_count
         progress.misfits_count += misfits.count
@@ -218,6 +226,14 @@ class Follower:
         self._ports.say(f"conflict, the round is made anew: {conflict}")
         if self._conflicts > CONFLICTS_MAX:
             raise Refused(f"{conflict}; the commits of other programs leave this one no room") from None
+
+    def _note_outdated_plan(self, lost: DataLost) -> None:
+        """A segment that compaction replaces or retention deletes while a round is read is not a loss: the next plan
+        has other files, and raises `DataLost` itself if offsets are missing."""
+        self._replans += 1
+        if self._replans > REPLANS_MAX:
+            raise lost
+        self._ports.say(f"the round is made anew: {lost}")
 
 
 def counted_rows(number: int) -> str:

@@ -15,6 +15,10 @@ class ClusterMismatch(Refused):
     cluster than the files."""
 
 
+class PlaceUnavailable(Refused):
+    """A place to read does not exist, such as a mount that is away, or it changes faster than a read is planned."""
+
+
 class DataLost(Refused):
     """Records at the requested offsets have been deleted, or are not in the files."""
 

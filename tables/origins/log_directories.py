@@ -39,7 +39,7 @@ from moldau.tables.origins.cluster_metadata import ClusterMetadata
 from moldau.tables.origins.local_partition import LocalPartition
 from moldau.tables.origins.port import PartitionOrigin
 from moldau.tables.origins.replica_histories import choose_replicas, read_epochs, replica_files
-from moldau.tables.refusals import ClusterMismatch, Refused, warn
+from moldau.tables.refusals import ClusterMismatch, PlaceUnavailable, Refused, warn
 
 LOCAL_READ_COST: Final = 1
 """The cost of reading an offset from a local file, to which the costs of other sources are relative."""
@@ -87,7 +87,7 @@ class LogDirectories:
         """The node id of each log directory; None for a directory that no broker has formatted."""
         for directory in directories:
             if not fs.is_directory(directory):
-                raise Refused(f"path: {directory} is not a directory")
+                raise PlaceUnavailable(f"path: {directory} is not a directory")
             if fs.exists(f"{directory}/{LEADER_EPOCH_CHECKPOINT}"):
                 whole = directory.rpartition("/")[0]
                 raise Refused(f"path: {directory} is one partition: name the log directory that has it, {whole}")

@@ -22,7 +22,7 @@ from moldau.tables.origins.port import PartitionOrigin
 from moldau.tables.origins.tiered_listing import list_tiered
 from moldau.tables.origins.tiered_partition import TieredPartition
 from moldau.tables.origins.tiered_segments import TieredSegments
-from moldau.tables.refusals import Refused
+from moldau.tables.refusals import PlaceUnavailable, Refused
 
 REMOTE_READ_COST: Final = 10
 """The cost of reading an offset from an object, relative to that from a local file, which is 1."""
@@ -47,7 +47,7 @@ class TieredStore:
             self._listed_topics = self._storage.start_listing_directories([TOPICS_PREFIX])
             data = bytes(self._storage.get(CLUSTER_MANIFEST_KEY, 0, MANIFEST_SIZE_MAX))
         except (ObjectNotFound, StorageMissing) as problem:
-            raise Refused(f"path: {address} is not a tiered storage: {problem}") from None
+            raise PlaceUnavailable(f"path: {address} is not a tiered storage: {problem}") from None
         except InvalidStorageUrl as problem:
             raise Refused(f"path: {problem}") from None
         cluster_id = decode_cluster_manifest(CLUSTER_MANIFEST_KEY, data)

@@ -33,7 +33,7 @@ from moldau.tables.planning.bounds import OffsetRange, ranges_of, report_data_lo
 from moldau.tables.planning.partition_view import OriginRange, PartitionView
 from moldau.tables.planning.pushed_filters import PushedFilters
 from moldau.tables.planning.snapshot import Snapshot, read_snapshot, take_snapshot
-from moldau.tables.refusals import ClusterMismatch, DataLost, Refused, did_you_mean, warn
+from moldau.tables.refusals import ClusterMismatch, DataLost, PlaceUnavailable, Refused, did_you_mean, warn
 
 if TYPE_CHECKING:
     from moldau.tables.client.cluster import Cluster
@@ -185,7 +185,7 @@ class Planner:
                 return made
         if gone is not None:
             raise DataLost(f"a segment is listed, and a file or object of it is missing: {gone}")
-        raise Refused(f"the segments changed {PLANS_MAX} times while the read was planned")
+        raise PlaceUnavailable(f"the segments changed {PLANS_MAX} times while the read was planned")
 
     def report_missing_partitions(self) -> None:
         """Raise `DataLost`, or warn if failOnDataLoss=false, if selected partitions should exist but no origin that is

@@ -19,7 +19,8 @@ from moldau.lake.opening import FollowChoices
 from moldau.lake.sink import WriterReplaced
 from moldau.protocol.record_builder import Record
 from moldau.storage.files.local_files import LocalFiles
-from moldau.tables.refusals import Refused
+from moldau.tables.client.cluster import BrokersUnavailable
+from moldau.tables.refusals import PlaceUnavailable, Refused, SegmentReplaced
 from tests.support.lake_stage import START_MS, LakeStage
 
 
@@ -88,6 +89,27 @@ def test_a_failure_that_may_pass_is_said_once_and_tried_again() -> None:
     topics.catch_up()
     assert turns.opened == ["a", "b", "a", "a", "a"] and turns.taken.count("a 1") == 1
     assert not topics.has_failed and all(each.progress.is_followed for each in topics.measured())
+
+
+@pytest.mark.parametrize("kind", [BrokersUnavailable, PlaceUnavailable, SegmentReplaced])
+def test_a_place_that_is_away_for_some_time_is_tried_again(kind: type[Exception]) -> None:
+    turns = Turns({"a": 1, "b": 9}, {"a": [kind("away")]})
+    topics = turns.topics(["a", "b"])
+    topics.catch_up()
+    assert turns.said == [("a", "away")] and topics.has_failed
+    topics.catch_up()
+    assert turns.opened == ["a", "b", "a"] and not topics.has_failed
+
+
+def test_a_place_that_was_never_there_ends_its_topics(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(choices: FollowChoices) -> Any:
+        raise PlaceUnavailable("path: /lgos is not a directory")
+
+    turns = Turns({})
+    monkeypatch.setattr(turns, "open", refuse)
+    topics = turns.topics(["a", "b"])
+    topics.catch_up()
+    assert topics.is_over and turns.said == [(each, "path: /lgos is not a directory") for each in "ab"]
 
 
 def test_a_topic_that_is_refused_is_not_tried_again_and_the_others_go_on() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 from moldau.lake.durable_files import SyncedFile
 from moldau.lake.ledger import Ledger
+from moldau.lake.reading import TopicReading
 from moldau.lake.sink import CommitAttempt, CommitConflict, LakeTable, WriterReplaced
 from moldau.protocol.record_builder import Record
 from moldau.storage.checkpoints.partition_metadata import write_topic_id
@@ -53,6 +55,40 @@ def test_each_offset_is_there_once_over_restarts_and_new_partitions(stage: LakeS
     assert {row["value"] for row in stage.rows()} == {str(each).encode() for each in range(350)}
     assert stage.orphans() == []
     assert len(stage.table().inspect.partitions()) == 3  # One for each day.
+
+
+def test_a_segment_that_is_replaced_while_a_round_is_read_does_not_end_the_topic(
+    stage: LakeStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the cleaner does, if file.delete.delay.ms passes between the plan and the read."""
+    stage.numbered(30)
+    follower, _ = stage.open()
+    plan, plans = TopicReading.plan_round, []
+
+    def plan_round(reading: TopicReading, *given: Any) -> Any:
+        plans.append(plan(reading, *given))
+        if len(plans) == 1:
+            for (each,) in plans[0][1]:
+                shutil.copy(each.path, f"{each.path}.cleaned")
+                Path(f"{each.path}.cleaned").replace(each.path)
+        return plans[-1]
+
+    monkeypatch.setattr(TopicReading, "plan_round", plan_round)
+    follower.catch_up()
+    assert len(plans) == 2 and follower.progress.commits_count == 1
+    assert stage.offsets() == all_offsets(stage.ends.items()) and stage.orphans() == []
+
+
+def test_records_that_each_plan_misses_are_lost(stage: LakeStage, monkeypatch: pytest.MonkeyPatch) -> None:
+    def lose(*_: object) -> Any:
+        raise DataLost("t-0, offsets 0 to 9: offset 4 is missing")
+
+    stage.numbered(9)
+    follower, _ = stage.open()
+    monkeypatch.setattr(TopicReading, "batches", lose)
+    with pytest.raises(DataLost, match="offset 4 is missing"):
+        follower.catch_up()
+    assert stage.rows() == [] and stage.orphans() == []
 
 
 def test_a_round_has_about_the_size_that_was_chosen(stage: LakeStage) -> None:
