@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import os
+import stat
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -158,6 +160,9 @@ def write_receipt(path: str, text: str) -> None:
     """Write the text of a receipt into a file that only its owner may read. Raises `Failure`."""
     try:
         with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+            if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                with contextlib.suppress(PermissionError):  # A file of another user gets the receipt nevertheless.
+                    os.fchmod(file.fileno(), 0o600)  # It may have been there before.
             file.write(text + "\n")
     except OSError as problem:
         raise Failure(
