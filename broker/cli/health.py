@@ -17,6 +17,8 @@ examples:
   moldau health http://127.0.0.1:9464"""
 PATIENCE_S: Final = 5
 DEFAULT: Final = "http://127.0.0.1:9464"
+LOOPBACK: Final = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}
+"""The loopback address at which a node answers that listens on every interface. On `::` it takes IPv6 alone."""
 VARIABLE: Final = "KAFKA_MOLDAU_HTTP_LISTENER"
 
 
@@ -37,7 +39,7 @@ def run(arguments: argparse.Namespace, invocation: Invocation) -> int:
     address = read_http_address(text)
     if address is None:
         raise CommandError(f"{text} is not of the form http://host:port")
-    host = "127.0.0.1" if address.host in ("", "0.0.0.0", "::") else address.host
+    host = LOOPBACK.get(address.host, address.host)
     connection = HTTPConnection(host, address.port, timeout=PATIENCE_S)
     try:
         connection.request("GET", "/readyz")

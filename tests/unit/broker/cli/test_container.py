@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -91,6 +92,24 @@ def test_nobody_is_not_healthy(capsys: pytest.CaptureFixture[str]) -> None:
         port = probe.getsockname()[1]
     assert main(["health", f"http://127.0.0.1:{port}"]) == 1
     assert "no node answers" in capsys.readouterr().err
+
+
+def test_a_node_that_listens_on_every_address_of_ipv6_is_asked_there(capsys: pytest.CaptureFixture[str]) -> None:
+    if not socket.has_ipv6:
+        pytest.skip("there is no IPv6")
+
+    def answer() -> None:
+        connection, _ = listener.accept()
+        with connection:
+            connection.recv(1_000)
+            connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nready")
+
+    with socket.create_server(("::", 0), family=socket.AF_INET6) as listener:
+        node = Thread(target=answer, daemon=True)
+        node.start()
+        assert main(["health", f"http://[::]:{listener.getsockname()[1]}"]) == 0
+        node.join()
+    assert capsys.readouterr().out == "ready\n"
 
 
 def test_a_variable_that_names_no_setting_leaves_the_node_of_one_as_it_is() -> None:
