@@ -150,7 +150,7 @@ def client_metrics_refusal(settings: Mapping[str, str]) -> ApiError | None:
 
 def _is_client_pattern(pattern: str) -> bool:
     name, equals, expression = pattern.partition("=")
-    if not equals or "=" in expression or name.strip() not in _CLIENT_PROPERTIES:
+    if not equals or not expression or "=" in expression or name.strip() not in _CLIENT_PROPERTIES:
         return False
     # DIVERGES: patterns with look-around or back references are refused, because RE2 matches in linear time.
     return linear_matcher(expression.strip()) is not None

@@ -125,6 +125,7 @@ SUBSCRIPTION = ConfigResource(ResourceType.CLIENT_METRICS, "m")
             ErrorCode.INVALID_REQUEST,
             "Invalid value 9999999 for interval.ms, interval must be between 100 and 3600000 (1 hour)",
         ),
+        (SUBSCRIPTION, "match", "client_id=", ErrorCode.INVALID_CONFIG, "Illegal client matching pattern: client_id="),
         (SUBSCRIPTION, "match", "foo=bar", ErrorCode.INVALID_CONFIG, "Illegal client matching pattern: foo=bar"),
         (
             SUBSCRIPTION,
