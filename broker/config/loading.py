@@ -75,7 +75,7 @@ def config_and_broken_rules(layers: BrokerLayers) -> tuple[Config, list[str]]:
 def _sealed(name: str, text: str) -> str | Password:
     """Replace the texts of passwords by `Password` values, whose text only `reveal` returns."""
     setting = broker_setting(name)
-    return Password(text) if setting is not None and setting.is_sensitive else text
+    return Password(text.strip()) if setting is not None and setting.is_sensitive else text
 
 
 def _is_readable(name: str, text: str | Password) -> bool:

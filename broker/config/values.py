@@ -85,7 +85,7 @@ def parse_type(name: str, kind: ValueType, text: str) -> Value:
         return float(trimmed.rstrip("fFdD")) if trimmed[-1:] in "fFdD" else float(trimmed)
     if kind is ValueType.LIST:
         return tuple(dict.fromkeys(each.strip() for each in trimmed.split(","))) if trimmed else ()
-    return Password(text) if kind is ValueType.PASSWORD else trimmed
+    return Password(trimmed) if kind is ValueType.PASSWORD else trimmed
 
 
 def value_text(value: Value) -> str | None:

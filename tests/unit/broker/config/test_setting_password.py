@@ -9,7 +9,8 @@ import pytest
 from moldau.broker.config.describing import describe_broker, describe_broker_defaults
 from moldau.broker.config.layers import BrokerLayers
 from moldau.broker.config.loading import checked_config
-from moldau.broker.config.setting import Password
+from moldau.broker.config.setting import Password, ValueType
+from moldau.broker.config.values import parse_type
 
 SECRET = "correct horse"
 PROPERTIES = {
@@ -24,6 +25,13 @@ PROPERTIES = {
     "listener.name.external.plain.sasl.jaas.config": SECRET,
     "sasl.jaas.config": SECRET,
 }
+
+
+def test_blanks_around_it_are_no_part_of_it() -> None:
+    """As ConfigDef trims the value of each type."""
+    config = checked_config(PROPERTIES | {"ssl.keystore.password": f" {SECRET}\t"})
+    assert config.settings.password("ssl.keystore.password") == Password(SECRET)
+    assert parse_type("ssl.key.password", ValueType.PASSWORD, f"{SECRET} ") == Password(SECRET)
 
 
 def test_it_reveals_its_text_and_shows_none_of_it() -> None:
