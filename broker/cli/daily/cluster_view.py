@@ -12,10 +12,11 @@ from moldau.broker.cli.daily.output import Row
 from moldau.broker.cli.daily.session import Session
 from moldau.broker.cli.daily.topic_views import is_under_replicated, partitions_of
 from moldau.broker.reasons.words import count_with_noun
+from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from moldau.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from moldau.protocol.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
-from moldau.tables.client.connection import Disconnected
+from moldau.tables.client.connection import Disconnected, error_name
 
 if TYPE_CHECKING:
     from moldau.protocol.messages.describe_cluster import DescribeClusterBroker
@@ -73,8 +74,8 @@ def status(session: Session) -> int:
     offline = sum(each.leader_id < 0 for each in partitions)
     under = sum(is_under_replicated(each) for each in partitions)
     features = _features(client)
-    quorum = _quorum(client)
-    problems = [f"broker {row['broker']} is {row['state']}" for row in brokers if row["state"] != "serving"]
+    quorum, problems = quorum_state(client)
+    problems += [f"broker {row['broker']} is {row['state']}" for row in brokers if row["state"] != "serving"]
     problems += [f"{count_with_noun(offline, 'partition')} offline"] if offline else []
     problems += [f"{count_with_noun(under, 'partition')} under-replicated"] if under else []
     output.object(
@@ -201,8 +202,10 @@ def _features(client: Client) -> dict[str, int]:
     return {each.name: each.max_version_level for each in sorted(reply.finalized_features, key=lambda each: each.name)}
 
 
-def _quorum(client: Client) -> dict[str, object] | None:
-    """The state of the controller quorum: its leader and voters. None if the user may not ask for it."""
+def quorum_state(client: Client) -> tuple[Row | None, list[str]]:
+    """The state of the controller quorum: its leader and voters; None if the user may not ask for it, or if no
+    controller answers. The second value has the problem in words, if there is one.
+    """
     from moldau.protocol.messages.describe_quorum import (
         DescribeQuorumRequest,
         DescribeQuorumResponse,
@@ -212,10 +215,12 @@ def _quorum(client: Client) -> dict[str, object] | None:
 
     topic = TopicData(topic_name="__cluster_metadata", partitions=[PartitionData(partition_index=0)])
     reply = client.ask(DescribeQuorumRequest(topics=[topic]), DescribeQuorumResponse)
-    if reply.error_code:
-        return None
-    (partition,) = reply.topics[0].partitions
-    client.check(partition.error_code, partition.error_message, "the quorum")
+    if reply.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+        return None, []
+    code = reply.error_code or reply.topics[0].partitions[0].error_code
+    if code:
+        return None, [f"the controller quorum does not answer ({error_name(code)})"]
+    partition = reply.topics[0].partitions[0]
     ends = [each.log_end_offset for each in partition.current_voters if each.log_end_offset >= 0]
     return {
         "leader": partition.leader_id,
@@ -223,4 +228,4 @@ def _quorum(client: Client) -> dict[str, object] | None:
         "voters": sorted(each.replica_id for each in partition.current_voters),
         "observers": sorted(each.replica_id for each in partition.observers),
         "lag": max(ends) - min(ends) if ends else None,
-    }
+    }, []

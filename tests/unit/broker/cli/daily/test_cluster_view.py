@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
-from moldau.broker.cli.daily.cluster_view import disk_state
+from moldau.broker.cli.daily.cluster_view import disk_state, quorum_state
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.describe_log_dirs import DescribeLogDirsResult
+from moldau.protocol.messages.describe_quorum import DescribeQuorumResponse, ResponsePartitionData, ResponseTopicData
 
 GIB = 1 << 30
 
@@ -33,3 +37,21 @@ def test_a_broker_whose_disks_are_full_or_failed_is_not_well(
     directories: list[DescribeLogDirsResult], state: str
 ) -> None:
     assert disk_state(directories) == state
+
+
+def quorum_answer(error: int = 0, partition_error: int = 0) -> Any:
+    """A client of a cluster whose quorum answers so."""
+    partition = ResponsePartitionData(
+        partition_index=0, error_code=partition_error, leader_id=1, leader_epoch=2, high_watermark=3
+    )
+    topics = [] if error else [ResponseTopicData(topic_name="__cluster_metadata", partitions=[partition])]
+    return SimpleNamespace(ask=lambda *_: DescribeQuorumResponse(error_code=error, topics=topics))
+
+
+def test_a_quorum_without_an_answer_is_a_problem_and_no_end_of_the_command() -> None:
+    told = "the controller quorum does not answer ({})"
+    assert quorum_state(quorum_answer(partition_error=6)) == (None, [told.format("NOT_LEADER_OR_FOLLOWER")])
+    assert quorum_state(quorum_answer(ErrorCode.REQUEST_TIMED_OUT)) == (None, [told.format("REQUEST_TIMED_OUT")])
+    assert quorum_state(quorum_answer(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)) == (None, [])
+    row, problems = quorum_state(quorum_answer())
+    assert row is not None and (row["leader"], problems) == (1, [])
