@@ -20,6 +20,7 @@ from moldau.broker.cli.daily.failures import (
     EXIT_UNREACHABLE,
     Failure,
     WrongArguments,
+    no_partition,
     raise_if_error,
     status_of,
     unknown_failure,
@@ -183,9 +184,13 @@ class Client:
         return self._topic_ids[topic]
 
     def leader_of(self, key: Partition) -> int:
-        """The node id of a partition's leader. Raises `TransientError` if the partition has none at present."""
+        """The node id of a partition's leader. Raises `TransientError` if the partition has none at present, and
+        `Failure` if the topic has no such partition.
+        """
         if key not in self._leaders:
-            self.topics([key[0]])
+            topic = self.topics([key[0]]).get(key[0])
+            if topic is not None and topic.partitions and key not in self._leaders:
+                raise no_partition(*key, len(topic.partitions))
         leader = self._leaders.get(key, -1)
         if leader not in self.brokers:
             raise TransientError(f"{key[0]}-{key[1]} has no leader")

@@ -111,6 +111,11 @@ def unknown_failure(kind: str, name: str, known: Iterable[str], otherwise: str =
     return Failure(f"there is no {kind} {name}{hint}", status=EXIT_UNKNOWN)
 
 
+def no_partition(topic: str, index: int, count: int) -> Failure:
+    """The failure for a partition `index` that does not exist in a topic with `count` partitions."""
+    return Failure(f"topic {topic} has no partition {index}: it has {count}", status=EXIT_UNKNOWN)
+
+
 def raise_joined_failures(failures: list[Failure]) -> None:
     """Raise one failure whose message lists these failures. Its exit status is that of the first. Does nothing if the
     list is empty.

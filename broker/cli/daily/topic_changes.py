@@ -12,12 +12,12 @@ from moldau.broker.cli.daily.configs.access import alter as alter_config
 from moldau.broker.cli.daily.failures import (
     Failure,
     WrongArguments,
+    no_partition,
     raise_if_error,
     raise_joined_failures,
     raise_wrong_arguments,
     refused,
 )
-from moldau.broker.cli.daily.placement.named import no_partition
 from moldau.broker.cli.daily.session import Session
 from moldau.broker.cli.daily.times import is_offset, time_ms
 from moldau.broker.reasons.words import count_with_noun

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from moldau.broker.cli.daily.client import Client, Partition
-from moldau.broker.cli.daily.failures import EXIT_UNKNOWN, Failure, WrongArguments
+from moldau.broker.cli.daily.failures import WrongArguments, no_partition
 
 if TYPE_CHECKING:
     from moldau.protocol.messages.metadata import MetadataResponsePartition
@@ -31,11 +31,6 @@ def named_partitions(client: Client, given: Sequence[str]) -> Found:
                 raise no_partition(name, index, len(partitions))
             found[name, index] = partitions[index]
     return found
-
-
-def no_partition(topic: str, index: int, count: int) -> Failure:
-    """The failure for a partition `index` that does not exist in a topic with `count` partitions."""
-    return Failure(f"topic {topic} has no partition {index}: it has {count}", status=EXIT_UNKNOWN)
 
 
 def _indexes(name: str, text: str) -> set[int]:
