@@ -226,8 +226,13 @@ def delete_records(session: Session) -> int:
             }
         )
     if session.arguments.execute:
-        moved = client.retry("delete-records", lambda: _delete_before(client, before))
-        rows = [{**row, "new_start": moved[key]} for key, row in zip(keys, rows, strict=True)]
+        # A request for the end would also delete the records that were written meanwhile.
+        targets = {key: before[key] if before[key] != LATEST else ends[key] for key in keys}
+        moved = client.retry("delete-records", lambda: _delete_before(client, targets))
+        rows = [
+            {**row, "new_start": moved[key], "deleted": moved[key] - starts[key]}
+            for key, row in zip(keys, rows, strict=True)
+        ]
     session.output.rows(rows, DELETED)
     if not session.arguments.execute:
         session.note(DRY_RUN_NOTE)
