@@ -10,6 +10,7 @@ import pytest
 from moldau.broker.cli.command import main
 from moldau.broker.cli.daily import client
 from moldau.broker.cli.daily.client import EARLIEST, EARLIEST_LOCAL
+from moldau.broker.cli.daily.settings import ClientProperties
 from moldau.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from moldau.protocol.messages.list_offsets import (
     ListOffsetsPartitionResponse,
@@ -33,15 +34,15 @@ Answer = Callable[[int, Any], object]
 
 class StagedBrokers:
     """A cluster of staged brokers with one topic. Broker n has the address `broker:n`. Metadata and the offsets of
-    partitions, from 0 to `end` and locally from `local_start` on, are answered by the stage; all other requests by
-    `answers`, functions of the broker's node id and the request, by the type of the request. A function may raise
-    `Disconnected`.
+    partitions, from `start` to `end` and locally from `local_start` on, are answered by the stage. All other requests
+    are answered by `answers`: functions of the broker's node id and the request, by the type of the request. A function
+    may raise `Disconnected`.
     """
 
     def __init__(
         self, answers: Mapping[type, Answer], *, topic: str = "t", leaders: Iterable[int] = (1,), end: int = 0
     ) -> None:
-        self.local_start = 0
+        self.start = self.local_start = 0
         self.topic = topic
         self.leaders = list(leaders)
         """The leader of each partition, which a test may change."""
@@ -78,6 +79,11 @@ class StagedBrokers:
         monkeypatch.setattr(client, "BrokerConnection", self.connect)
         return main([*words, "-b", "broker:1"])
 
+    def client(self, monkeypatch: pytest.MonkeyPatch) -> client.Client:
+        """A client that knows broker 1."""
+        monkeypatch.setattr(client, "BrokerConnection", self.connect)
+        return client.Client(ClientProperties((Address("broker", 1),), {}, 1, "the test"))
+
     def _metadata(self) -> MetadataResponse:
         partitions = [
             MetadataResponsePartition(partition_index=index, leader_id=leader, replica_nodes=sorted(self.nodes))
@@ -88,7 +94,7 @@ class StagedBrokers:
         return MetadataResponse(brokers=brokers, cluster_id="cluster", topics=[topic])
 
     def _offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
-        known = {EARLIEST: 0, EARLIEST_LOCAL: self.local_start}
+        known = {EARLIEST: self.start, EARLIEST_LOCAL: self.local_start}
         topics = [
             ListOffsetsTopicResponse(
                 name=topic.name,
@@ -130,7 +136,7 @@ def fetched(request: FetchRequest, end: int, data: bytes | None = None, error: i
             error_code=error,
             high_watermark=end,
             last_stable_offset=end,
-            log_start_offset=0,
+            log_start_offset=-1 if error else 0,
             records=None if count else data,
         )
         for count, each in enumerate(topic.partitions)

@@ -98,9 +98,11 @@ def records_at(client: Client, node_id: int | None, key: Partition, start: int, 
     while position < end:
         attempt = partial(_fetched, client, node_id, key, position)
         answer = client.retry(what, attempt)
-        if answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE and position < answer.log_start_offset:
-            position = answer.log_start_offset
-            continue
+        if answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:  # The answer does not have the log start offset.
+            begin = client.offsets({key: EARLIEST})[key]
+            if position < begin:
+                position = begin
+                continue
         client.check(answer.error_code, None, what)
         yield from (record for record in records_from(answer, position) if record.offset < end)
         batches = list(iterate_batches(bytes_of(answer)))

@@ -8,6 +8,7 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
+from moldau.broker.cli.daily.client import EARLIEST, Client
 from moldau.protocol.batch_iterator import iterate_batches
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
@@ -15,7 +16,7 @@ from moldau.protocol.record_builder import Record
 from moldau.protocol.record_reader import records_of
 
 if TYPE_CHECKING:
-    from moldau.broker.cli.daily.client import Client, Partition
+    from moldau.broker.cli.daily.client import Partition
 
 VERSION: Final = 12
 """The highest version of Fetch that names topics by their names, not by their ids."""
@@ -105,6 +106,10 @@ def first_timestamps(client: Client, positions: Mapping[Partition, int]) -> dict
             fetched = client.retry("fetch", partial(fetch_from_leaders, client, part))
             moved = 0
             for key, offset in part.items():
+                is_outside = fetched[key].error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+                if is_outside and (start := client.offsets({key: EARLIEST})[key]) > offset:
+                    left[key], moved = start, moved + 1
+                    continue
                 first, following = _first_record(fetched[key], offset)
                 if first is not None:
                     found[key] = first.timestamp
@@ -123,8 +128,6 @@ def _first_record(fetched: PartitionData, offset: int) -> tuple[Record | None, i
     """The first record of a fetched partition at or after `offset`, and the offset of the next fetch. The record is
     None if none was fetched. The offset is None if the partition has no further records.
     """
-    if fetched.error_code == ErrorCode.OFFSET_OUT_OF_RANGE and offset < fetched.log_start_offset:
-        return None, fetched.log_start_offset
     if fetched.error_code:
         return None, None
     first = next(records_from(fetched, offset), None)

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from moldau.broker.cli.daily import client
+from moldau.broker.cli.daily.records.fetching import first_timestamps
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.fetch import FetchRequest, FetchResponse
 from moldau.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
@@ -135,3 +136,20 @@ def test_a_group_commits_the_markers_behind_its_records(
     )
     assert stage.run(monkeypatch, "consume", "t", "--group", "g", *words) == 0
     assert committed_by_group(stage) == committed
+
+
+def test_a_reader_goes_on_behind_records_that_are_deleted_meanwhile(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The answer OFFSET_OUT_OF_RANGE does not have the log start offset."""
+
+    def answer(_: int, request: FetchRequest) -> FetchResponse:
+        stage.start = 1
+        if request.topics[0].partitions[0].fetch_offset == 0:
+            return fetched(request, 2, error=ErrorCode.OFFSET_OUT_OF_RANGE)
+        return fetched(request, 2, RECORDS)
+
+    stage = StagedBrokers({FetchRequest: answer}, end=2)
+    assert stage.run(monkeypatch, "erase", "t", "--key", "k", "--json") == 0
+    assert json.loads(capsys.readouterr().out) == {"topic": "t", "partition": 0, "records": 1}
+    assert first_timestamps(stage.client(monkeypatch), {("t", 0): 0}) == {("t", 0): 6}
