@@ -294,9 +294,12 @@ class SegmentCopier:
         followed.delete_lag_segments = len(segments)
         followed.delete_lag_bytes = sum(each.size for each in segments)
         left = len(segments)
+        pinned = await self._pinned(followed) if segments else set()
         for segment in segments:
             self._check(partition, epoch)
-            if segment.segment_id in followed.under_way or not await self.remove(followed, segment):
+            if segment.segment_id in pinned or segment.segment_id in followed.under_way:
+                continue
+            if not await self.remove(followed, segment):
                 continue
             self.segments_deleted += 1
             followed.delete_lag_segments -= 1
@@ -335,7 +338,7 @@ class SegmentCopier:
         self, followed: FollowedRemoteLog, segment: RemoteSegment, is_remain: bool, honours_pins: bool
     ) -> bool:
         storage, place = self._opened.storage, (followed.key, segment.start_offset, segment.segment_id)
-        if honours_pins and await self._is_pinned(followed, segment):
+        if honours_pins and segment.segment_id in await self._pinned(followed):
             return False
         if segment.state is not DELETE_STARTED:
             await self._write_state(followed, segment, DELETE_STARTED, UNFINISHED_COPY_REMAINS if is_remain else None)
@@ -344,18 +347,19 @@ class SegmentCopier:
         await remove_manifest(storage, *place)
         # List the pins again: a reader that wrote its pin in between may have listed the manifest
         # (`storage/tiered/pins.py`).
-        if honours_pins and await self._is_pinned(followed, segment):
+        if honours_pins and segment.segment_id in await self._pinned(followed):
             return False
         await remove_data(storage, *place)
         await self._write_state(followed, segment, SegmentState.DELETE_SEGMENT_FINISHED)
         return True
 
-    async def _is_pinned(self, followed: FollowedRemoteLog, segment: RemoteSegment) -> bool:
+    async def _pinned(self, followed: FollowedRemoteLog) -> set[bytes]:
+        """The ids of the partition's segments that pins hold now."""
         opened, now_ms = self._opened, self._environment.wall_ms()
         held, problems = await pinned_segments(opened.storage, opened.cluster_id, followed.key, now_ms)
         for problem in problems:
             log.error("a pin of %s-%d is ignored: %s", followed.key.topic, followed.key.partition, problem)
-        return segment.segment_id in held
+        return held
 
     async def _write_state(
         self, followed: FollowedRemoteLog, segment: RemoteSegment, state: SegmentState, custom: bytes | None = None
