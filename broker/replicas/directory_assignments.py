@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from itertools import islice
 from typing import Final
 
 from moldau.broker.metadata.topic_creation import ControllerPort
@@ -13,13 +14,18 @@ from moldau.protocol.errors import ErrorCode
 from moldau.replication.partition import Partition
 
 RETRY_MS: Final = 1000
+ASSIGNMENTS_MAX: Final = 200
+"""The maximum number of assignments in one request. A controller on this node decides on all of them in one event loop
+iteration, at some 45 us each, and writes them in one batch.
+"""
 ReplicaKey = tuple[bytes, int]
 """The topic id and the index of a partition."""
 
 
 class DirectoryAssignments:
     """Tells the controller which log directory holds each replica (AssignReplicasToDirs, KIP-858). Assignments noted in
-    one event loop iteration go in one request. If the controller refuses the request, they are sent again.
+    one event loop iteration go in one request, up to `ASSIGNMENTS_MAX`. If the controller refuses the request, they are
+    sent again.
     """
 
     def __init__(
@@ -74,7 +80,9 @@ class DirectoryAssignments:
             TopicData,
         )
 
-        sent, self._pending = self._pending, {}
+        sent = dict(islice(self._pending.items(), ASSIGNMENTS_MAX))
+        for key in sent:
+            del self._pending[key]
         directories: dict[bytes, dict[bytes, TopicData]] = {}
         for (topic_id, index), directory_id in sent.items():
             topics = directories.setdefault(directory_id, {})
