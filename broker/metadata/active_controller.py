@@ -128,14 +128,14 @@ class ActiveController:
     def note_disconnected(self, broker_id: int) -> None:
         """Note that a connection to a broker broke, so that the broker may have failed."""
         self._controller.note_disconnected(broker_id, self._environment.monotonic_ms())
-        self._arm_anew()
+        self._arm()
 
     def note_last_heard(self, broker_id: int, heard_ms: int) -> None:
         """Note that a broker was last alive at `heard_ms`. The broker runs on the node that led the quorum before, and
         the time is that of the node's last response.
         """
         self._controller.note_last_heard(broker_id, heard_ms)
-        self._arm_anew()
+        self._arm()
 
     def resign(self) -> None:
         """End the term. Requests that wait are given up now, the decision in progress once its slice is done."""
@@ -219,23 +219,21 @@ class ActiveController:
         delta = controller.replay(records, provenance, self._environment.monotonic_ms())
         self._publisher.publish_later(controller.state.fork(), delta)
 
-    def _arm_anew(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        self._arm()
-
     def _arm(self) -> None:
-        """Set the timer for the controller's next deadline. The timer may fire too early, because a heartbeat can move
-        the deadline.
+        """Set the timer for the controller's next deadline. A timer that is set for a later time is set anew. One that
+        is set for an earlier time stays: it fires too early, because a heartbeat can move the deadline.
         """
-        deadline_ms = self._controller.next_deadline_ms()
-        if deadline_ms is None or self._timer is not None or self._is_over:
+        if self._is_over:
             return
-        delay_ms = max(0, deadline_ms - self._environment.monotonic_ms())
+        now_ms = self._environment.monotonic_ms()
+        delay_ms = max(0, self._controller.next_deadline_ms() - now_ms)
         if self._is_refused:
             delay_ms = max(delay_ms, REFUSED_RETRY_MS)
-        self._due_ms = self._environment.monotonic_ms() + delay_ms
+        if self._timer is not None:
+            if self._due_ms <= now_ms + delay_ms:
+                return
+            self._timer.cancel()
+        self._due_ms = now_ms + delay_ms
         self._timer = asyncio.get_running_loop().call_later(delay_ms / 1000, self._tick)
 
     def _tick(self) -> None:

@@ -146,6 +146,29 @@ def test_a_decision_about_many_partitions_takes_many_turns_and_later_requests_wa
     asyncio.run(story())
 
 
+def test_a_deadline_before_that_of_the_timer_sets_the_timer_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first heartbeat has the deadline of the session, the second one the much earlier one of a silent broker."""
+
+    async def story() -> None:
+        stage = Stage()
+        ticks: list[int] = []
+
+        def tick(now_ms: int) -> tuple[()]:
+            ticks.append(now_ms)
+            return ()
+
+        monkeypatch.setattr(stage.controller, "tick", tick)
+        for deadline_ms in (9_000, 0):
+            monkeypatch.setattr(stage.controller, "next_deadline_ms", lambda due_ms=deadline_ms: due_ms)
+            stage.submit("heartbeat", heartbeat(5, 0))
+            monkeypatch.setattr(stage.controller, "next_deadline_ms", lambda: 9_000)
+        await stage.turns(5)
+        assert ticks == [0]
+        stage.active.resign()
+
+    asyncio.run(story())
+
+
 def test_an_election_of_all_partitions_takes_many_turns_also_if_none_needs_it() -> None:
     async def story() -> None:
         stage = Stage()
