@@ -12,11 +12,11 @@ from moldau.broker.cli.daily.output import Row
 from moldau.broker.cli.daily.session import Session
 from moldau.broker.cli.daily.topic_views import is_under_replicated, partitions_of
 from moldau.broker.reasons.words import count_with_noun
-from moldau.protocol.errors import ErrorCode
+from moldau.protocol.errors import ErrorCode, error_name
 from moldau.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from moldau.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from moldau.protocol.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
-from moldau.tables.client.connection import Disconnected, error_name
+from moldau.tables.client.connection import Disconnected
 
 if TYPE_CHECKING:
     from moldau.protocol.messages.describe_cluster import DescribeClusterBroker

@@ -6,6 +6,7 @@ import errno
 from random import Random
 
 from moldau.protocol.errors import ErrorCode
+from moldau.protocol.primitives import MalformedMessage
 from moldau.replication.share.acquisition import FetchedBatch
 from moldau.storage.log.reading import TimestampedOffset
 
@@ -94,11 +95,11 @@ class TopicLog:
             :batches_max
         ]
 
-    def offset_for_timestamp(self, timestamp: int) -> TimestampedOffset:
+    def offset_for_timestamp(self, timestamp: int) -> TimestampedOffset | None:
         """All records are young enough."""
         if self.lookups is not None and self.lookups.random() < 0.4:
             raise OSError(errno.EMFILE, "too many open files")
         return TimestampedOffset(timestamp, self.log_start_offset, 0)
 
-    def error_of_lookup(self, error: Exception) -> ErrorCode:
+    def error_of_lookup(self, error: OSError | MalformedMessage) -> ErrorCode:
         return ErrorCode.KAFKA_STORAGE_ERROR
