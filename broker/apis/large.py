@@ -13,7 +13,7 @@ time, and one client may ask repeatedly. For the same reason the topics that a c
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -111,6 +111,8 @@ class MetadataQuery(NamedTuple):
 
 MakeAnswer = Callable[[MetadataQuery], tuple["MetadataResponse", list[str]]]
 """Makes the response to a question, and the names of the topics to create."""
+FindVisible = Generator[None, None, MetadataQuery]
+"""Restricts a question for all topics to those that a client may describe. It yields for each topic."""
 
 
 class Client(NamedTuple):
@@ -164,13 +166,12 @@ class LargeMetadata:
         """The kept response to a question; None if there is none."""
         return next((kept.response for kept in self._kept if kept.answers(question, version)), None)
 
-    def visible(self, client: Client, question: MetadataQuery, allowed: Callable[[], MetadataQuery]) -> MetadataQuery:
-        """Turn a question for all topics into one for the topics that the client may describe. `allowed` finds these
-        topics; its result is kept until the topics or the ACLs change."""
+    def visible(self, client: Client, question: MetadataQuery, allowed: FindVisible) -> FindVisible:
+        """Find the topics that the client may describe. The result of `allowed` is kept until topics or ACLs change."""
         asked, topics = (client, question.topic_operations), question.image.topics
         known = self._visible.pop(asked, None)
         if known is None or known.image.topics is not topics:
-            known = allowed()
+            known = yield from allowed
             self._visible = {each: of for each, of in self._visible.items() if of.image.topics is topics}
         self._visible[asked] = known
         left = KEPT_TOPICS_MAX - sum(len(each.requested or ()) for each in self._visible.values())

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Generator, Iterable, Sequence
 from copy import copy
-from typing import Final, NamedTuple
+from typing import Final
 
 from moldau.broker.apis.api import Api
-from moldau.broker.apis.large import Client, MetadataQuery
+from moldau.broker.apis.large import Client, FindVisible, MetadataQuery
 from moldau.broker.apis.needs import (
     NOT_ASKED,
     TOPIC_OPERATIONS,
@@ -25,12 +25,10 @@ from moldau.broker.apis.needs import (
     permitted_cluster_operations,
     permitted_operations,
 )
-from moldau.broker.apis.parts import ListPath, PartRules, RequestPart, RestartAfter
+from moldau.broker.apis.parts import Answering, ListPath, PartRules, RequestPart, RestartAfter
 from moldau.broker.apis.services import Services
 from moldau.broker.config.internal_topics import INTERNAL_TOPICS
-from moldau.broker.network.replies import EncodedResponse
 from moldau.broker.network.route import RequestContext
-from moldau.broker.runtime.pending import Pending
 from moldau.kraft.controller.topics.new_partitions import NEW_PARTITIONS_MAX
 from moldau.kraft.image.cluster import ClusterImage
 from moldau.kraft.image.topics import NO_LEADER, PartitionRegistration, Topic, TopicsImage
@@ -56,12 +54,9 @@ ASKED_BY_ID_VERSION: Final = 12
 """The first version whose requests may name topics by id. Versions 10 and 11 have topic ids in the response only."""
 
 
-def handle(
-    services: Services, context: RequestContext, request: MetadataRequest
-) -> MetadataResponse | EncodedResponse | Pending[MetadataResponse] | Pending[EncodedResponse]:
+def handle(services: Services, context: RequestContext, request: MetadataRequest) -> object:
     if context.version < ASKED_BY_ID_VERSION and any(map(_is_by_id, request.topics or ())):
-        refusal: MetadataResponse = refused(request, context.version, ErrorCode.INVALID_REQUEST)
-        return refusal
+        return refused(request, context.version, ErrorCode.INVALID_REQUEST)
     asks_for_all = request.topics is None or (not request.topics and context.version < NULL_MEANS_ALL_VERSION)
     creates = request.allow_auto_topic_creation and services.config.flag("auto.create.topics.enable")
     access, requested = context.access, None if asks_for_all else request.topics
@@ -79,8 +74,16 @@ def handle(
         else NOT_ASKED,
         new_topics_max=NEW_PARTITIONS_MAX // services.settings.config.integer("num.partitions") if creates else 0,
     )
-    if not access.is_unrestricted:
-        question = _as_allowed(services, context, question, creates=creates)
+    if access.is_unrestricted:
+        return _answered(services, context, question)
+    if requested is None:
+        return services.long_requests.answer(context, _visible_answered(services, context, question))
+    shown, denied = visible_topics(access, image.topics, requested, creates=creates)
+    operations = None if question.topic_operations == NOT_ASKED else operations_on(access, image.topics, shown)
+    return _answered(services, context, question._replace(requested=shown, denied=denied, operations=operations))
+
+
+def _answered(services: Services, context: RequestContext, question: MetadataQuery) -> object:
     large = services.large_metadata
     if not context.is_part and (known := large.kept_response(question, context.version)) is not None:
         return known
@@ -95,45 +98,33 @@ def handle(
     return response
 
 
-def _as_allowed(
-    services: Services, context: RequestContext, question: MetadataQuery, *, creates: bool
-) -> MetadataQuery:
-    """Restrict a question to the topics that the client may describe."""
-    access, topics = context.access, question.image.topics
-
-    def allowed() -> MetadataQuery:
-        requested, denied = visible_topics(access, topics, question.requested, creates=creates)
-        operations = None if question.topic_operations == NOT_ASKED else operations_on(access, topics, requested)
-        return question._replace(requested=requested, denied=denied, operations=operations)
-
-    if question.requested is not None:
-        return allowed()
-    client = Client(access.principal, context.client_host, access.stamp)
-    return services.large_metadata.visible(client, question, allowed)
+def _visible_answered(services: Services, context: RequestContext, question: MetadataQuery) -> Answering:
+    """Answer a question for all topics by those that the client may describe. Yields for each topic."""
+    client = Client(context.access.principal, context.client_host, context.access.stamp)
+    visible = yield from services.large_metadata.visible(client, question, all_visible(context.access, question))
+    return _answered(services, context, visible)
 
 
-class VisibleTopics(NamedTuple):
-    """The requested topics that the client may describe, and refusals for the others."""
-
-    requested: Sequence[MetadataRequestTopic]
-    denied: Sequence[MetadataResponseTopic]
-    """The refusals. Each has only the name or only the id, as the client has sent it."""
+def all_visible(access: Access, question: MetadataQuery) -> FindVisible:
+    """Restrict a question for all topics to those that the client may describe. Yields for each topic."""
+    shown, topics = [], question.image.topics
+    operations: dict[bytes | str, int] | None = None if question.topic_operations == NOT_ASKED else {}
+    for name in topics.ids:
+        yield
+        if on_topic(AclOperation.DESCRIBE, name).is_met_quietly(access):
+            shown.append(MetadataRequestTopic(name=name))
+            if operations is not None:
+                operations |= operations_on(access, topics, shown[-1:])
+    return question._replace(requested=shown, operations=operations)
 
 
 def visible_topics(
-    access: Access, topics: TopicsImage, requested: Sequence[MetadataRequestTopic] | None, *, creates: bool
-) -> VisibleTopics:
-    """Split the requested topics into those that the client may describe, and refusals for the others. If all topics
-    are requested, only the allowed ones remain. If `creates`, a topic that does not exist would be created, which needs
-    CREATE on the cluster or on the topic. An unknown topic id needs no permission: it gets the usual error, which
-    reveals no topic."""
-    if requested is None:
-        shown = [
-            MetadataRequestTopic(name=name)
-            for name in topics.ids
-            if on_topic(AclOperation.DESCRIBE, name).is_met_quietly(access)
-        ]
-        return VisibleTopics(shown, [])
+    access: Access, topics: TopicsImage, requested: Sequence[MetadataRequestTopic], *, creates: bool
+) -> tuple[list[MetadataRequestTopic], list[MetadataResponseTopic]]:
+    """Split the requested topics into those that the client may describe, and refusals for the others, each with only
+    the name or only the id, as the client has sent it. If `creates`, a topic that does not exist would be created,
+    which needs CREATE on the cluster or on the topic. An unknown topic id needs no permission: it gets the usual error,
+    which reveals no topic."""
     allowed: list[MetadataRequestTopic] = []
     denied: list[MetadataResponseTopic] = []
     for each in requested:
@@ -147,16 +138,16 @@ def visible_topics(
             denied.append(_denied(name, ZERO_UUID))
         else:
             allowed.append(each)
-    return VisibleTopics(allowed, denied)
+    return allowed, denied
 
 
 def operations_on(
-    access: Access, topics: TopicsImage, requested: Sequence[MetadataRequestTopic] | None
+    access: Access, topics: TopicsImage, requested: Sequence[MetadataRequestTopic]
 ) -> dict[bytes | str, int]:
     """The operations that the client may do on each requested topic: by topic id, or by name if the topic does not
     exist."""
     operations: dict[bytes | str, int] = {}
-    for each in requested or ():
+    for each in requested:
         known = _found(topics, each)
         if known is not None:
             operations[known.id] = permitted_operations(access, TOPIC_OPERATIONS, ResourceKind.TOPIC, known.name)

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from moldau.broker.apis.large import KEPT_MAX, Client, LargeMetadata, MetadataQuery
-from moldau.broker.apis.needs import NOT_ASKED
+from moldau.broker.apis.large import KEPT_MAX, Client, FindVisible, LargeMetadata, MetadataQuery
+from moldau.broker.apis.needs import NOT_ASKED, TOPIC_OPERATIONS
 from moldau.broker.apis.topics import metadata
 from moldau.kraft.image.metadata_image import MetadataImage
-from moldau.kraft.image.topics import TopicsImage
+from moldau.kraft.image.topics import Topic, TopicsImage
 from moldau.protocol.errors import ErrorCode
 from moldau.protocol.frames import request_frame, size_prefixed
 from moldau.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from moldau.security.access import AclOperation
 from moldau.security.principal import Principal
 from tests.support import node as support
 from tests.support.node import Closed, Node, serve_and
@@ -141,16 +143,43 @@ def question(image: MetadataImage, requested: list[MetadataRequestTopic] | None 
     return MetadataQuery(image, "PLAINTEXT", (), 1, "cluster", requested, NOT_ASKED, NOT_ASKED, 0)
 
 
+def result_of(steps: FindVisible) -> tuple[MetadataQuery, int]:
+    """The result of a generator, and the number of its steps."""
+    count = 0
+    while True:
+        try:
+            next(steps)
+            count += 1
+        except StopIteration as end:
+            return end.value, count
+
+
+def test_the_topics_that_a_client_may_see_are_found_in_steps() -> None:
+    topics = TopicsImage.from_topics(Topic(name, bytes([number]) * 16, {}) for number, name in enumerate("abcd", 1))
+    allowed = {(AclOperation.DESCRIBE, "a"), (AclOperation.DESCRIBE, "c"), (AclOperation.READ, "c")}
+    access: Any = SimpleNamespace(
+        is_unrestricted=False, allows=lambda operation, kind, name, **_: (operation, name) in allowed
+    )
+    asked = question(MetadataImage(topics=topics))
+    seen, steps = result_of(metadata.all_visible(access, asked))
+    assert sorted(each.name or "" for each in seen.requested or ()) == ["a", "c"] and steps == 4
+    assert seen.operations is None
+    seen, _ = result_of(metadata.all_visible(access, asked._replace(topic_operations=TOPIC_OPERATIONS)))
+    describes, reads = 1 << AclOperation.DESCRIBE, 1 << AclOperation.READ
+    assert seen.operations == {bytes([1]) * 16: describes, bytes([3]) * 16: describes | reads}
+
+
 def test_what_a_client_may_see_of_all_topics_is_found_once_until_topics_or_acls_change() -> None:
     large = LargeMetadata(cast("Any", None), cast("Any", None), cast("Any", None))
     image, found = MetadataImage(), []
 
     def see(client: Client, asked: MetadataQuery) -> MetadataQuery:
-        def allowed() -> MetadataQuery:
+        def allowed() -> FindVisible:
             found.append(client)
+            yield
             return asked._replace(requested=[MetadataRequestTopic(name=client.principal.name)])
 
-        return large.visible(client, asked, allowed)
+        return result_of(large.visible(client, asked, allowed()))[0]
 
     alice = Client(Principal("User", "alice"), "192.0.2.1", 7)
     others = [

@@ -94,10 +94,10 @@ def test_topics_that_no_client_may_create_are_refused_by_the_controller_and_not_
 def test_an_invalid_name_that_would_be_created_needs_the_permission_to_create_it() -> None:
     wishes = [MetadataRequestTopic(name="bad/name")]
     describes, creates = on_topic(AclOperation.DESCRIBE, "bad/name"), on_topic(AclOperation.CREATE, "bad/name")
-    (denied,) = visible_topics(access_of(describes), TopicsImage(), wishes, creates=True).denied
+    _, (denied,) = visible_topics(access_of(describes), TopicsImage(), wishes, creates=True)
     assert denied.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
     for access, is_created in ((access_of(describes), False), (access_of(describes, creates), True)):
-        assert not visible_topics(access, TopicsImage(), wishes, creates=is_created).denied
+        assert not visible_topics(access, TopicsImage(), wishes, creates=is_created)[1]
 
 
 def test_a_topic_that_is_not_there_has_authorized_operations() -> None:
