@@ -269,7 +269,10 @@ def compare_tiers(audited: AuditedSegment, findings: SegmentFindings) -> None:
     """Report the batches that only one of the tiers has, and the batches whose checksums differ."""
     whole = audited.whole
     remote = {each.base_offset: each for each in findings.batches}
-    cleaned_end = max(audited.compared_from, cleaned_end_of(whole))
+    try:
+        cleaned_end = max(audited.compared_from, cleaned_end_of(whole))
+    except DataLost:  # Retention has removed the remote segment since its audit.
+        return
     for local in audited.local:
         try:
             own = list(batch_marks_of(local))

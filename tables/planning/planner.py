@@ -462,8 +462,9 @@ def selected_partitions(found: Iterable[TopicPartition], selection: TopicSelecti
     if selection.is_everything:
         return keys
     if selection.partitions:
+        there = set(keys)
         for topic, partition in selection.partitions:
-            if (topic, partition) not in keys:
+            if (topic, partition) not in there:
                 raise Refused(f"assign: {topic}-{partition} is not in the places that are read")
         return sorted(selection.partitions)
     topics = {topic for topic, _ in keys}

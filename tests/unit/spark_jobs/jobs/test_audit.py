@@ -10,9 +10,12 @@ import pytest
 
 from moldau.broker.cli import main
 from moldau.broker.cli.spark import json_lines, text_lines
+from moldau.spark_jobs.jobs import audit
 from moldau.spark_jobs.jobs.audit import AuditReader, plan_audit, result_of
+from moldau.spark_jobs.jobs.segment_audit import SegmentFindings
 from moldau.storage.checkpoints.text_checkpoint import CLEANER_OFFSET_CHECKPOINT, write_offsets
 from moldau.storage.files.local_files import LocalFiles
+from moldau.tables.origins.port import Slice
 from tests.support.damaged_places import audited
 from tests.support.segments import mixed_batches, write_checkpoints, write_partition
 from tests.support.tiered_copy import tiered_directory
@@ -118,6 +121,23 @@ def test_a_segment_that_is_removed_meanwhile_is_no_problem(local: Path) -> None:
     result = result_of(rows)
     assert result.is_intact and result.gone > 1 and not result.segments
     assert "removed meanwhile" in text_lines(result)[-1]
+
+
+def test_a_remote_segment_that_is_removed_after_its_audit_is_not_compared(
+    local: Path, tier: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    audit_one = audit.audit_segment
+
+    def audit_and_remove(wanted: Slice) -> SegmentFindings:
+        findings = audit_one(wanted)
+        for path in tier.rglob(f"{Path(wanted.path).stem}.*"):
+            path.unlink()
+        return findings
+
+    whole = audited(local, tier)
+    monkeypatch.setattr(audit, "audit_segment", audit_and_remove)
+    result = audited(local, tier)
+    assert result.is_intact and (result.batches, result.segments) == (whole.batches, whole.segments)
 
 
 def test_the_plan_has_sizes_and_tasks(local: Path) -> None:
