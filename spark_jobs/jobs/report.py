@@ -17,9 +17,10 @@ kind, unless they become hot late.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 from warnings import catch_warnings
 
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
     from pyspark.sql import DataFrame, SparkSession
 
+    from moldau.storage.checkpoints.text_checkpoint import TopicPartition
     from moldau.tables.origins.port import Task
     from moldau.tables.planning.partition_view import PartitionView
 
@@ -117,7 +119,19 @@ def plan_report(job: ReportJob) -> ReportPlan:
     problem = problem_of_groups(job.options)
     remarks = () if problem is None else (f"the lag of groups is left out: {problem}",)
     size = sum(view.size for view in views)
+    if topics:
+        job = replace(job, options=assigned_options(job.options, [view.key for view in views]))
     return ReportPlan(job, planner.cluster_id, tuple(topics.values()), size, problem is None, remarks)
+
+
+def assigned_options(options: dict[str, str], keys: Iterable[TopicPartition]) -> dict[str, str]:
+    """Return the options that select these partitions. The job lists the places again once Spark has started, and must
+    not find a topic or a partition that was created meanwhile."""
+    topics: dict[str, list[int]] = {}
+    for topic, partition in sorted(keys):
+        topics.setdefault(topic, []).append(partition)
+    kept = {name: value for name, value in options.items() if name.lower() not in SELECTIONS}
+    return kept | {"assign": json.dumps(topics)}
 
 
 def add_tiers(figures: PartitionFigures, view: PartitionView) -> None:

@@ -93,6 +93,19 @@ def test_the_plan_lists_partitions_and_says_what_is_missing(tmp_path: Path) -> N
     assert not plan.has_groups and "__consumer_offsets" in plan.remarks[0]
 
 
+def test_a_report_reads_the_partitions_of_its_plan_and_no_later_ones(tmp_path: Path) -> None:
+    write_partition(tmp_path, mixed_batches(10, 10))
+    write_checkpoints(tmp_path, {("t", 0): 100})
+    plan = plan_report(ReportJob({"path": str(tmp_path), "subscribePattern": "t|u", "startingTimestamp": "0"}))
+    write_partition(tmp_path, mixed_batches(10, 10), partition=1)
+    write_partition(tmp_path, mixed_batches(10, 10), topic="u")
+    write_checkpoints(tmp_path, {("t", 0): 100, ("t", 1): 100, ("u", 0): 100})
+    source = KeyCountSource(plan.job.options)
+    tasks = source.reader(source.schema()).partitions()
+    assert {(each.topic, each.partition) for task in tasks for each in task.value} == {("t", 0)}
+    assert plan.job.options["startingTimestamp"] == "0" and "subscribePattern" not in plan.job.options
+
+
 def test_tasks_count_keys(tmp_path: Path) -> None:
     write_partition(tmp_path, mixed_batches(10, 10))
     write_checkpoints(tmp_path, {("t", 0): 100})
