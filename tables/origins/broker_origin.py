@@ -140,7 +140,8 @@ class BrokerPartition:
     def offset_at(self, timestamp_ms: int) -> int | None:
         """The first offset whose record is at or after `timestamp_ms`, requested from the leader; None if there is
         none. Raises `Refused`."""
-        found = self._cluster.offsets_at([self.key], timestamp_ms)[self.key]
+        asked_ms = max(timestamp_ms, 0)  # Numbers below 0 are not times in a ListOffsets request.
+        found = self._cluster.offsets_at([self.key], asked_ms)[self.key]
         return found if 0 <= found < self.high_watermark else None
 
     def largest_timestamp(self, segment: StoredSegment) -> int | None:
