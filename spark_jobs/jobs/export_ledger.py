@@ -149,6 +149,7 @@ class ExportLedger:
             file.write(run.as_json())
             file.flush()
             os.fsync(file.fileno())
+        LocalFiles.sync_directory(str(staging))  # The document names files, so their names are durable before it.
         os.link(document, self._home / f"{run.number:08}.json")
         LocalFiles.sync_directory(str(self._home))
         self._move(run)
