@@ -63,6 +63,9 @@ class ClientSettings(NamedTuple):
     checks_host_name: bool = True
     client_id: str = CLIENT_ID
     request_timeout_ms: int = REQUEST_TIMEOUT_MS
+    keystore_location: str | None = None
+    """A PEM file with the client's key and its certificate chain; None if the client has no certificate."""
+    key_password: str = ""
 
     @property
     def is_encrypted(self) -> bool:
@@ -76,13 +79,18 @@ class ClientSettings(NamedTuple):
         return f"ClientSettings of {', '.join(map(str, self.bootstrap))}"
 
     def tls_context(self) -> ssl.SSLContext:
-        """Make the TLS context of the client. Raises `Refused` if the file of certificate authorities
+        """Make the TLS context of the client. Raises `Refused` if the file of certificate authorities or the key store
         cannot be read."""
         try:
             context = ssl.create_default_context(cafile=self.ca_location)
         except (OSError, ssl.SSLError) as problem:
             raise Refused(f"kafka.ssl.ca.location: {self.ca_location}: {problem}") from None
         context.check_hostname = self.checks_host_name
+        if self.keystore_location is not None:
+            try:  # Without a password, OpenSSL would ask for one at the terminal.
+                context.load_cert_chain(self.keystore_location, password=self.key_password)
+            except (OSError, ssl.SSLError) as problem:
+                raise Refused(f"kafka.ssl.keystore.location: {self.keystore_location}: {problem}") from None
         return context
 
     def new_login_mechanism(self) -> ClientMechanism:
@@ -114,6 +122,8 @@ def client_settings_of(brokers: tuple[str, ...], given: Mapping[str, str]) -> Cl
         given.get("kafka.ssl.endpoint.identification.algorithm", "https").strip() != "",
         given.get("kafka.client.id", CLIENT_ID),
         _timeout(given.get("kafka.request.timeout.ms")),
+        _pem_store(given, "keystore"),
+        given.get("kafka.ssl.key.password", ""),
     )
 
 
@@ -132,9 +142,13 @@ def parse_address(name: str) -> Address:
 def _authorities(given: Mapping[str, str]) -> str | None:
     if "kafka.ssl.ca.location" in given:
         return given["kafka.ssl.ca.location"]
-    store = given.get("kafka.ssl.truststore.location")
-    if store is not None and given.get("kafka.ssl.truststore.type", "JKS").strip().upper() != "PEM":
-        raise Refused("kafka.ssl.truststore.location: only a truststore of type PEM can be read")
+    return _pem_store(given, "truststore")
+
+
+def _pem_store(given: Mapping[str, str], kind: str) -> str | None:
+    store = given.get(f"kafka.ssl.{kind}.location")
+    if store is not None and given.get(f"kafka.ssl.{kind}.type", "JKS").strip().upper() != "PEM":
+        raise Refused(f"kafka.ssl.{kind}.location: only a {kind} of type PEM can be read (kafka.ssl.{kind}.type)")
     return store
 
 
