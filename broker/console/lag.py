@@ -22,6 +22,7 @@ from moldau.broker.console.kafka_client import KafkaClient, Unanswered
 from moldau.broker.console.page import SLICE, gather_results
 from moldau.broker.console.partitions import EARLIEST, LATEST, READ_COMMITTED, Partition, offsets_of, own_ends
 from moldau.broker.runtime.limited_work import WorkProcessEnded
+from moldau.protocol.errors import ErrorCode
 from moldau.protocol.messages.fetch import AbortedTransaction, FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from moldau.protocol.primitives import BytesLike
 
@@ -176,7 +177,7 @@ async def fetch(
     client: KafkaClient, key: Partition, offset: int, size: int, isolation: int, *, wait_ms: int = 0
 ) -> FetchedPartition | None:
     """Fetch from the leader of a partition, beginning at `offset`: about `size` bytes, but at least one batch if there
-    is one. None if the leader does not answer.
+    is one. None if the leader does not answer. The error is THROTTLING_QUOTA_EXCEEDED if it throttles the user.
     """
     name, index = key
     partition = client.ports.cluster.image.topics.partition(name, index)
@@ -196,6 +197,8 @@ async def fetch(
         answer = await client.ask(request, FetchResponse, broker_id=partition.leader, version=FETCH_VERSION)
     except Unanswered:
         return None
+    if answer.throttle_time_ms and not answer.responses:
+        return FetchedPartition(ErrorCode.THROTTLING_QUOTA_EXCEEDED, b"", [], -1, -1, -1)
     if answer.error_code or not answer.responses or not answer.responses[0].partitions:
         return None
     found = answer.responses[0].partitions[0]

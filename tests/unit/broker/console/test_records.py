@@ -275,6 +275,19 @@ def test_a_page_and_a_tail_say_which_partitions_they_leave_out() -> None:
     serve_and(story, **SETTINGS)
 
 
+def test_a_page_of_a_user_that_is_throttled_says_so() -> None:
+    async def story(node: Node) -> None:
+        client = await node.connect()
+        await client.create("orders")
+        await client.produce("orders", batch("x" * 3_000))
+        await client.set_quota("consumer_byte_rate", 1_000, user=None)
+        pages = [await json_of("/topics/orders/records") for _ in range(5)]
+        assert (len(pages[0]["records"]), pages[0]["errors"]) == (1, [])
+        assert pages[-1]["errors"] == ["orders-0: THROTTLING_QUOTA_EXCEEDED"]
+
+    serve_and(story, **SETTINGS)
+
+
 @pytest.mark.parametrize(
     ("data", "form", "text", "shown_as"),
     [
