@@ -153,8 +153,9 @@ async def show_status(command: TierCommand) -> int:
         partitions = [
             each for each in cluster.partitions if each.key in remote_logs and command.is_selected(each.key.topic)
         ]
-        kinds = [await cluster.offsets(partitions, each) for each in (EARLIEST, EARLIEST_LOCAL, LATEST_TIERED, LATEST)]
-    offsets = {each.key: PartitionOffsets(*(kind[each.key] for kind in kinds)) for each in partitions}
+        led = [each for each in partitions if cluster.has_leader(each)]
+        kinds = [await cluster.offsets(led, each) for each in (EARLIEST, EARLIEST_LOCAL, LATEST_TIERED, LATEST)]
+    offsets = {each.key: PartitionOffsets(*(kind.get(each.key, -1) for kind in kinds)) for each in partitions}
     found = [
         status_of(key, remote_logs[key], offsets.get(key))
         for key in sorted(remote_logs)
@@ -453,6 +454,10 @@ class ClusterReader:
                     found[keys[topic.name, data.partition_index]] = data.offset
         return found
 
+    def has_leader(self, partition: LedPartition) -> bool:
+        """Whether a partition had a leader when the metadata were requested."""
+        return partition.leader_id in self._addresses
+
     def _leader(self, partition: LedPartition) -> tuple[str, int]:
         address = self._addresses.get(partition.leader_id)
         if address is None:
@@ -526,7 +531,7 @@ def status_of(key: RemotePartition, remote_log: RemoteLog, offsets: PartitionOff
         remote_end=max((each.last_offset + 1 for each in read), default=-1),
         local_start=known.local_start_offset,
         log_end=known.end_offset,
-        copy_lag=-1 if offsets is None else max(0, known.end_offset - max(known.tiered_offset + 1, 0)),
+        copy_lag=-1 if known.end_offset < 0 else max(0, known.end_offset - max(known.tiered_offset + 1, 0)),
         cleaned_end=remote_log.cleaned_end_offset() if is_compacted else -1,
         copying=len(remote_log.unfinished_copies()),
         superseded=len(remote_log.superseded_copies()),

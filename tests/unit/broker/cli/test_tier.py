@@ -15,7 +15,7 @@ import pytest
 
 from moldau.broker.cli.command import main
 from moldau.broker.cli.invocation import CommandError, Invocation, Terminal
-from moldau.broker.cli.tiered_storage import ClusterAddress, TierCommand, show_status, sweep, verify
+from moldau.broker.cli.tiered_storage import ClusterAddress, ClusterReader, TierCommand, show_status, sweep, verify
 from moldau.protocol.messages.delete_topics import DeleteTopicsRequest
 from moldau.storage.checkpoints.partition_metadata import uuid_text
 from moldau.storage.tiered.layout import CLUSTER_MANIFEST_KEY, ObjectKind, object_key, parse_key
@@ -112,13 +112,33 @@ def test_status_shows_both_tiers() -> None:
     serve_tiered(story)
 
 
+def test_status_shows_a_partition_without_a_leader(monkeypatch: pytest.MonkeyPatch) -> None:
+    refresh = ClusterReader.refresh
+
+    async def refresh_without_leader(self: ClusterReader) -> None:
+        await refresh(self)
+        self.partitions = [each._replace(leader_id=-1 if each.key.topic == "t" else 1) for each in self.partitions]
+
+    async def story(node: Node) -> None:
+        await filled(node)
+        monkeypatch.setattr(ClusterReader, "refresh", refresh_without_leader)
+        command = over(node, "status", "--json")
+        assert await show_status(command) == 0
+        (found,) = command.objects
+        assert (found["topic"], found["exists"], found["segments"]) == ("t", True, len(copied(node)))
+        assert [found[name] for name in ("local_start", "log_end", "copy_lag")] == [-1, -1, -1]
+
+    serve_tiered(story)
+
+
 def test_a_throttled_command_waits_and_goes_on() -> None:
     async def story(node: Node) -> None:
         await filled(node)
         client = await node.connect()
         await client.set_quota("consumer_byte_rate", 100, user=None)
         for _ in range(2):
-            assert await show_status(command := over(node, "status", "--json")) == 0
+            command = over(node, "status", "--json")
+            assert await show_status(command) == 0
             assert len(command.objects) == 1
 
     serve_tiered(story)
