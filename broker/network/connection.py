@@ -16,7 +16,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from typing import Final, cast
 
-from moldau.broker.network.connection_resources import LONG_FRAME_SIZE, ConnectionListener
+from moldau.broker.network.connection_resources import LONG_FRAME_SIZE, ConnectionListener, has_many
 from moldau.broker.network.flow_control import FlowControl
 from moldau.broker.network.memory import SMALL_SIZE, PartialFrame
 from moldau.broker.network.replies import (
@@ -31,7 +31,7 @@ from moldau.broker.network.replies import (
 )
 from moldau.broker.network.route import Authentication, FrameAnswer, FrameHook, RequestContext, Route
 from moldau.broker.network.turns import ConnectionRank
-from moldau.broker.runtime.pending import Pending
+from moldau.broker.runtime.pending import CONTROLLER, Pending
 from moldau.protocol.decoded_size import TEXT_ERRORS, LongMessage
 from moldau.protocol.frames import REQUEST_HEAD
 from moldau.protocol.primitives import MalformedMessage, skip_tags
@@ -455,7 +455,8 @@ class Connection(asyncio.BufferedProtocol):
         if context.completed_ns == context.handled_ns:
             context.completed_ns = self._clock.read()
             context.waits_for = reply.parked.waits_for
-        if context.is_long and not isinstance(response, EncodedResponse):
+        is_encoded = isinstance(response, EncodedResponse)
+        if not is_encoded and (context.is_long or (reply.parked.waits_for == CONTROLLER and has_many(response))):
             self.hold()
             encoding = self.listener.resources.transcoder.encode(context, response, partial(self._complete, reply))
             self.listener.resources.spawn(self.hold_during(encoding))

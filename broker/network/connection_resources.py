@@ -32,6 +32,9 @@ then decoded in an executor thread.
 """
 
 
+ENCODED_AT_ONCE_MAX: Final = 500
+"""The most elements of a response of the controller that the event loop encodes itself, which takes about a
+millisecond."""
 FREED_PER_STEP: Final = 256
 """The number of elements of a long response that are freed at a time."""
 CLOSING_LINES_MAX: Final = 20
@@ -84,6 +87,25 @@ def _free(elements: list[Any] | None) -> None:
     """Free the elements of a long list in small steps, between which the event loop can get the interpreter lock."""
     while elements is not None and len(elements) > FREED_PER_STEP:
         del elements[-FREED_PER_STEP:]
+
+
+def has_many(response: object) -> bool:
+    """Whether a response has so many elements that an executor thread should encode it. The controller's responses are
+    counted, because a short request may ask it about all partitions."""
+    return _count(response, ENCODED_AT_ONCE_MAX) > ENCODED_AT_ONCE_MAX
+
+
+def _count(value: object, most: int) -> int:
+    """The number of structs in all lists of a struct. The count stops above `most`."""
+    count = 0
+    for field in fields_of(type(value)):
+        if field.struct is None or not field.is_array:
+            continue
+        for each in getattr(value, field.name) or ():
+            count += 1 + _count(each, most - count)
+            if count > most:
+                return count
+    return count
 
 
 class ClosingLog:
