@@ -36,7 +36,10 @@ SIZE: Final = 32
 LIGHT_SIZE: Final = 128
 """The most elements of a part if the handler only looks each element up in a dictionary."""
 RECORDS_SIZE: Final = 256
-"""The most elements of a part if the handler writes a record for each. The records of a part are one batch."""
+"""The most elements of a part if each has a batch of its own, as in Produce."""
+OFFSETS_SIZE: Final = 64
+"""The most elements of a part if the group coordinator writes a record for each. The records of a part are one
+batch."""
 OPEN_MAX: Final = 8
 """The most parts of one request that wait for the controller, so that it can answer other requests in between."""
 SLICE_NS: Final = 2_000_000
@@ -247,8 +250,6 @@ class JoinedResponse:
             whole.throttle_time_ms = throttle_ms  # type: ignore[attr-defined]
         path = part.path.response.split(".")
         append_results(whole, response, path, continues=part.continues)
-        if hasattr(whole, "next_cursor"):
-            whole.next_cursor = response.next_cursor  # type: ignore[attr-defined]
         if hasattr(whole, "node_endpoints"):
             known = {each.node_id for each in whole.node_endpoints}
             whole.node_endpoints += [each for each in response.node_endpoints if each.node_id not in known]  # type: ignore[attr-defined]

@@ -22,17 +22,18 @@ def remove_missing(cluster: ClusterView, request: Any, version: int, *, by_id: b
     for topic in request.topics:
         known = topics.by_id.get(topic.topic_id) if by_id else topics.by_name(topic.name)
         existing = () if known is None else known.partitions
-        lacking = [each for each in topic.partitions if each.partition_index not in existing]
-        if lacking:
+        found = [each for each in topic.partitions if each.partition_index in existing]
+        if len(found) < len(topic.partitions):
+            lacking = [each for each in topic.partitions if each.partition_index not in existing]
             error = ErrorCode.UNKNOWN_TOPIC_ID if by_id and known is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             part = with_field(request, "topics", [with_field(topic, "partitions", lacking)])
             missing += refused_elements(part, version, error, "topics")
-        found = [each for each in topic.partitions if each.partition_index in existing]
+            topic.partitions = found
         if known is not None and found:
-            named = with_field(with_field(topic, "partitions", found), "name", known.name)
-            if hasattr(named, "topic_id"):
-                named.topic_id = known.id
-            accepted.append(named)
+            topic.name = known.name
+            if hasattr(topic, "topic_id"):
+                topic.topic_id = known.id
+            accepted.append(topic)
     request.topics = accepted
     return merge_topics([], missing, by_id=by_id)
 

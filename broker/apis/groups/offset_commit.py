@@ -13,7 +13,7 @@ from moldau.broker.apis.api import Api
 from moldau.broker.apis.coordinator import submit_event
 from moldau.broker.apis.groups.existing_partitions import add_missing, remove_missing
 from moldau.broker.apis.needs import all_of, elements_rule, needs, on_group, topic_by_id
-from moldau.broker.apis.parts import RECORDS_SIZE, in_parts
+from moldau.broker.apis.parts import OFFSETS_SIZE, in_parts
 from moldau.broker.apis.services import Services
 from moldau.broker.network.route import RequestContext
 from moldau.coordinator.group.events import CommitOffsets
@@ -46,5 +46,5 @@ API: Final = Api(
         needs(on_group, AclOperation.READ, "group_id"),
         elements_rule("topics", "topics", topic_by_id(AclOperation.READ, TOPIC_ID_VERSION)),
     ),
-    lists=[in_parts("topics.partitions", size=RECORDS_SIZE)],
+    lists=[in_parts("topics.partitions", size=OFFSETS_SIZE)],
 )

@@ -12,7 +12,7 @@ from moldau.broker.apis.api import Api
 from moldau.broker.apis.coordinator import submit_event
 from moldau.broker.apis.groups.existing_partitions import add_missing, remove_missing
 from moldau.broker.apis.needs import all_of, each_in, needs, on_group, on_topic
-from moldau.broker.apis.parts import RECORDS_SIZE, in_parts
+from moldau.broker.apis.parts import OFFSETS_SIZE, in_parts
 from moldau.broker.apis.services import Services
 from moldau.broker.network.route import RequestContext
 from moldau.broker.runtime.pending import Reply
@@ -36,5 +36,5 @@ API: Final = Api(
     OffsetDeleteRequest,
     broker=handle,
     needs=all_of(needs(on_group, AclOperation.DELETE, "group_id"), each_in("topics", on_topic, AclOperation.READ)),
-    lists=[in_parts("topics.partitions", size=RECORDS_SIZE)],
+    lists=[in_parts("topics.partitions", size=OFFSETS_SIZE)],
 )

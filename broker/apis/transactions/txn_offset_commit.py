@@ -16,7 +16,7 @@ from moldau.broker.apis.api import ABORTABLE, Api
 from moldau.broker.apis.coordinator import submit_event
 from moldau.broker.apis.groups.existing_partitions import add_missing, remove_missing
 from moldau.broker.apis.needs import all_of, elements_rule, needs, on_group, on_transactional_id, topic_by_id
-from moldau.broker.apis.parts import RECORDS_SIZE, in_parts
+from moldau.broker.apis.parts import OFFSETS_SIZE, in_parts
 from moldau.broker.apis.services import Services
 from moldau.broker.config.internal_topics import GROUP_METADATA_TOPIC
 from moldau.broker.coordinators.transaction_verifier import Answer, TransactionQuestion
@@ -129,6 +129,6 @@ API: Final = Api(
         needs(on_group, AclOperation.READ, "group_id"),
         elements_rule("topics", "topics", topic_by_id(AclOperation.READ, TOPIC_ID_VERSION)),
     ),
-    lists=[in_parts("topics.partitions", size=RECORDS_SIZE)],
+    lists=[in_parts("topics.partitions", size=OFFSETS_SIZE)],
     errors_before={5: {**ABORTABLE, ErrorCode.CONCURRENT_TRANSACTIONS: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}},
 )
