@@ -42,9 +42,10 @@ class ProduceRequest:
     topic_data: list[TopicProduceData] = empty()
 
 
-def copy_records(request: ProduceRequest) -> int:
+def copy_records(request: object) -> int:
     """Replace the records of a decoded request, which are views of the buffer that it was decoded from, by copies.
     Returns their size (bytes). A request that is not handled at once needs this if its buffer is used again."""
+    assert isinstance(request, ProduceRequest)
     size = 0
     for topic in request.topic_data:
         for data in topic.partition_data:
