@@ -103,6 +103,7 @@ class GroupNode:
             client_host="127.0.0.1",
             listener=SimpleNamespace(name="PLAINTEXT"),
             access=self.access,
+            connection=SimpleNamespace(software=("unknown", "unknown")),
         )
         response = handler(self, context, request)
         if isinstance(response, Pending):
