@@ -187,8 +187,7 @@ def validate_records(
     """
     attributes = header.attributes
     codec = rules.compression_type
-    is_recompressed = codec is not None and codec != attributes & CODEC_MASK
-    is_slow = is_recompressed and codec is not Codec.NONE
+    is_slow = codec not in (None, Codec.NONE, attributes & CODEC_MASK)
     size_max = rules.expanded_bytes_max
     body: BytesLike | None = None
     try:
@@ -198,9 +197,8 @@ def validate_records(
         elif header.records_count > LOOP_RECORDS_MAX or (is_slow and header.size > LOOP_RECOMPRESSED_SIZE_MAX):
             return POSTPONED
         elif attributes & CODEC_MASK:
-            stored = memoryview(batch)[HEADER_SIZE:]
             size_max = min(size_max, LOOP_RECOMPRESSED_SIZE_MAX if is_slow else LOOP_EXPANDED_SIZE_MAX)
-            body = decompress(CODECS[attributes & CODEC_MASK], stored, size_max=size_max)
+            body = decompress(CODECS[attributes & CODEC_MASK], memoryview(batch)[HEADER_SIZE:], size_max=size_max)
             flags, low, high = walk_records(body, 0, len(body), header.records_count)
             if len(body) > rules.expanded_record_bytes_max:
                 refuse_large_record(largest_record(bytes(body), header.records_count), rules.expanded_record_bytes_max)
@@ -234,13 +232,12 @@ def validate_records(
         refusal = refusal_of_records(batch, body, header, rules, now_ms)
         if refusal is not None:
             return refusal
-    if codec is not None and is_recompressed:
+    if codec is not None and codec != attributes & CODEC_MASK:
         header.attributes = new_attributes & ~CODEC_MASK | codec
         header.max_timestamp = max_timestamp
         if body is None:
             # For a topic with its own codec all decompressed records are held in memory.
-            stored = memoryview(batch)[HEADER_SIZE:]
-            body = decompress(CODECS[attributes & CODEC_MASK], stored, size_max=size_max)
+            body = decompress(CODECS[attributes & CODEC_MASK], memoryview(batch)[HEADER_SIZE:], size_max=size_max)
         return recompress_batch(body, header, codec, rules)
     if max_timestamp != header.max_timestamp or new_attributes != attributes:
         header.attributes = new_attributes
