@@ -223,7 +223,7 @@ class LocalLogs:
             )
             directory.set_log_aside(*key, self._unique(), STRAY_SUFFIX)
             return True
-        former = self._former_copy(opened, logs[key], assigned) if key in logs else None
+        former = former_copy(self, opened, logs[key], assigned) if key in logs else None
         if former is not opened:
             logs[key] = opened
             if opened.epochs.is_dirty:
@@ -236,22 +236,6 @@ class LocalLogs:
         with offline_on_error(self._of(former)):
             self._of(former).set_log_aside(*key, self._unique(), STRAY_SUFFIX)
         return True
-
-    def _former_copy(self, first: Log, second: Log, assigned: AssignedReplica) -> Log:
-        """Which of two logs of one partition is not in the log directory that the metadata names. Such a log is in a
-        directory that was offline while the replica left this broker and came back. Raises `DuplicateLog` if the
-        metadata names neither directory.
-
-        DIVERGES: Apache Kafka does not start with two logs of one partition, whatever the metadata says.
-        """
-        paths = self.directory_of(first), self.directory_of(second)
-        for path, other in zip(paths, (second, first), strict=True):
-            if self.directory_id(path) == assigned.directory_id:
-                return other
-        raise DuplicateLog(
-            f"partition {first.topic}-{first.partition} is in {paths[0]} and {paths[1]}: move one of the two out of its"
-            " log directory"
-        )
 
     def _may_lie_offline(self, partition: AssignedReplica) -> bool:
         """Whether a partition that was not found may be in an offline directory."""
@@ -575,3 +559,20 @@ def put_back_clean_shutdown(directories: Sequence[LogDirectory]) -> None:
     for directory in directories:
         with suppress(OSError):  # The next start then recovers the logs.
             directory.restore_clean_shutdown_file()
+
+
+def former_copy(logs: LocalLogs, first: Log, second: Log, assigned: AssignedReplica) -> Log:
+    """Which of two logs of one partition is not in the log directory that the metadata names. Such a log is in a
+    directory that was offline while the replica left this broker and came back. Raises `DuplicateLog` if the
+    metadata names neither directory.
+
+    DIVERGES: Apache Kafka does not start with two logs of one partition, whatever the metadata says.
+    """
+    paths = logs.directory_of(first), logs.directory_of(second)
+    for path, other in zip(paths, (second, first), strict=True):
+        if logs.directory_id(path) == assigned.directory_id:
+            return other
+    raise DuplicateLog(
+        f"partition {first.topic}-{first.partition} is in {paths[0]} and {paths[1]}: move one of the two out of its"
+        " log directory"
+    )

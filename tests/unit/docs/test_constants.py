@@ -88,6 +88,7 @@ STATED = (
     Stated("tiered_storage.md", "entries of 12 bytes", "storage.segment.sparse_index.TIME_ENTRY.size", "bytes"),
     Stated("tiered_storage.md", "entries of 34 bytes", "storage.segment.transaction_index.ENTRY.size", "bytes"),
     Stated("tiered_storage.md", "bytes.per.pass` (1 GiB)", "moldau.tiered.compaction.bytes.per.pass", "bytes"),
+    Stated("tiered_storage.md", "more than 4 MiB", "storage.tiered.pins.PIN_SIZE_MAX", "bytes"),
     Stated("tiered_storage.md", "checks the storage again every 30 s", "broker.tiering.opening.RECHECK_S", "s"),
 )
 MEASURED = {
