@@ -63,8 +63,8 @@ FILE_MUTANTS: Final = (
         647,
         "a segment that is gone between others is not told",
         LOADING,
-        "        if not request.config.is_compacted and request.cleaned_end_offset is None:\n",
-        "        if False:\n",
+        "    if not request.config.is_compacted and request.cleaned_end_offset is None:\n",
+        "    if False:\n",
         Hunt.STORIES,
     ),
     Mutant(

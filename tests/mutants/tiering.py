@@ -31,7 +31,7 @@ TIERING_MUTANTS: Final = (
         309,
         "a local segment is deleted before its copy is finished",
         "storage/log/log_start.py",
-        "if not is_hidden and not (is_due and next_start <= tiered_end_offset):",
+        "if not is_hidden and not (is_due and (next_start <= tiered_end_offset or is_active)):",
         "if not is_hidden and not is_due:",
         Hunt.SCENARIOS,
     ),

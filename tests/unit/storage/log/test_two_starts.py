@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -48,10 +47,12 @@ def test_what_is_copied_is_deleted_and_the_log_keeps_its_start(tmp_path: Path) -
     assert not isinstance(log.read(third, 1000, end_offset=log.end_offset, at_least_one=True), ErrorCode)
 
 
-@pytest.mark.parametrize("kept", [{"local_retention_ms": 1000, "local_retention_bytes": -1}, {}])
-def test_the_active_segment_is_rolled_when_local_retention_is_due(tmp_path: Path, kept: dict[str, Any]) -> None:
+@pytest.mark.parametrize(("kept_ms", "kept_bytes"), [(1000, -1), (-1, 0)])
+def test_the_active_segment_is_rolled_when_local_retention_is_due(
+    tmp_path: Path, kept_ms: int, kept_bytes: int
+) -> None:
     """Only a rolled segment is copied, and only a copy expires by retention.ms."""
-    log = written(tmp_path, replace(CONFIG, **kept))
+    log = written(tmp_path, replace(CONFIG, local_retention_ms=kept_ms, local_retention_bytes=kept_bytes))
     active, late_ms, end_offset = log.active, 10**15, log.end_offset
     log.tiered_end_offset = active.base_offset - 1
     log.delete_old_segments(late_ms, end_offset)
@@ -68,16 +69,12 @@ def test_the_active_segment_is_rolled_when_local_retention_is_due(tmp_path: Path
     assert (log.log_start_offset, log.local_start_offset, log.size) == (0, end_offset, 0)
 
 
-@pytest.mark.parametrize(
-    "kept",
-    [
-        {"local_retention_ms": 10**16, "local_retention_bytes": -1},
-        {"local_retention_bytes": 1, "local_retention_ms": -1},
-    ],
-)
-def test_an_active_segment_that_local_retention_keeps_is_not_rolled(tmp_path: Path, kept: dict[str, Any]) -> None:
+@pytest.mark.parametrize(("kept_ms", "kept_bytes"), [(10**16, -1), (-1, 1)])
+def test_an_active_segment_that_local_retention_keeps_is_not_rolled(
+    tmp_path: Path, kept_ms: int, kept_bytes: int
+) -> None:
     """DeleteRecords alone rolls none either, as in Apache Kafka."""
-    log = written(tmp_path, replace(CONFIG, **kept))
+    log = written(tmp_path, replace(CONFIG, local_retention_ms=kept_ms, local_retention_bytes=kept_bytes))
     active = log.active
     log.advance_log_start(log.end_offset, log.end_offset)
     log.delete_old_segments(10**15, log.end_offset)
