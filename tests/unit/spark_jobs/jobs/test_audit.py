@@ -10,7 +10,7 @@ import pytest
 
 from moldau.broker.cli import main
 from moldau.broker.cli.spark import json_lines, text_lines
-from moldau.spark_jobs.jobs import audit
+from moldau.spark_jobs.jobs import audit, segment_audit
 from moldau.spark_jobs.jobs.audit import AuditReader, plan_audit, result_of
 from moldau.spark_jobs.jobs.segment_audit import SegmentFindings
 from moldau.storage.checkpoints.text_checkpoint import CLEANER_OFFSET_CHECKPOINT, write_offsets
@@ -126,7 +126,7 @@ def test_a_segment_that_is_removed_meanwhile_is_no_problem(local: Path) -> None:
 def test_a_remote_segment_that_is_removed_after_its_audit_is_not_compared(
     local: Path, tier: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    audit_one = audit.audit_segment
+    audit_one = segment_audit.audit_segment
 
     def audit_and_remove(wanted: Slice) -> SegmentFindings:
         findings = audit_one(wanted)
