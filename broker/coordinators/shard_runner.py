@@ -328,9 +328,10 @@ class ShardRunner(Generic[ShardT, RequestT, LoadedT]):
 
     def _wake(self) -> None:
         self._alarm = None
+        now_ms = self._environment.monotonic_ms()  # What becomes due meanwhile is left for the next iteration.
         for _ in range(TICKS_AT_ONCE):
             deadline_ms = self._machine.next_deadline_ms()
-            if deadline_ms is None or deadline_ms > self._environment.monotonic_ms():
+            if deadline_ms is None or deadline_ms > now_ms:
                 break
             self.submit(Tick())
         self._arm()

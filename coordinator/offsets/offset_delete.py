@@ -9,12 +9,12 @@ open transaction has an offset for the same partition, neither the offset nor it
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from functools import partial
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import Final
 
-from moldau.coordinator.group.events import DeleteGroups, DeleteOffsets
+from moldau.coordinator.group.events import DeleteGroups, DeleteOffsets, TopicsDeleted
 from moldau.coordinator.group.group import Group, GroupStep
 from moldau.coordinator.group.history import Cause
 from moldau.coordinator.group.records import OffsetChange, TopicPartition
@@ -29,9 +29,9 @@ from moldau.protocol.messages.offset_delete import (
 )
 
 TOMBSTONES_MAX: Final = 5_000
-"""About how many tombstones the search for expired offsets, or for those of deleted topics, writes in one batch."""
+"""About how many tombstones of expired offsets are written in one batch."""
 EXAMINED_MAX: Final = 5_000
-"""About how many offsets one step of a search examines, so that other requests do not wait for the search."""
+"""About how many offsets one step of the expiry examines, so that other requests do not wait for it."""
 
 
 def delete_offsets(step: GroupStep, store: OffsetStore, event: DeleteOffsets) -> None:
@@ -96,46 +96,38 @@ def groups_refused_by_the_log(request: DeleteGroupsRequest, error: ErrorCode) ->
     )
 
 
-class OffsetSearch(NamedTuple):
-    """A search of all groups for offsets to delete, which is continued in several steps."""
+def on_topics_deleted(step: GroupStep, store: OffsetStore, event: TopicsDeleted) -> None:
+    """Handle the deletion of topics: delete the offsets of all groups for them, in one step, because a later commit may
+    be for a new topic of the same name."""
+    changing = store.changing_groups()
+    for group_id in store.groups():
+        latest = latest_of(store, group_id, changing)
+        found = [key for key in latest.partitions() if key[0] in event.topics]
+        step.write(*(OffsetChange(group_id, *key, None) for key in found))
+        for topic, count in Counter(topic for topic, _ in found).items():
+            step.add_to_history(group_id, Cause.TOPIC_DELETED, number=count, detail=topic)
 
-    groups_left: deque[str]
-    topics: frozenset[str] | None = None
-    """The deleted topics whose offsets are deleted; None if expired offsets are deleted."""
+
+def latest_of(store: OffsetStore, group_id: str, changing: Container[str]) -> GroupOffsets:
+    """The latest offsets of a group, which are copied only if the group is one of `changing`."""
+    return store.latest_offsets(group_id) if group_id in changing else store.committed_offsets(group_id)
 
 
-def continue_search(step: GroupStep, store: OffsetStore, search: OffsetSearch) -> bool:
-    """Write tombstones for the offsets that a search finds in the next groups. Returns False if a limit was reached, so
-    that the caller continues the search in a later step. A group with more offsets to delete than one batch holds is
-    then searched again.
+def continue_expiry(step: GroupStep, store: OffsetStore, groups_left: deque[str]) -> bool:
+    """Write tombstones for the expired offsets of the next groups. Returns False if a limit was reached, so that the
+    caller continues in a later step. A group with more expired offsets than one batch holds is then examined again.
     """
     changing = store.changing_groups()
     examined = 0
-    while search.groups_left:
+    while groups_left:
         room = TOMBSTONES_MAX - len(step.changes)
         if room <= 0 or examined >= EXAMINED_MAX:
             return False
-        group_id = search.groups_left[0]
-        latest = store.latest_offsets(group_id) if group_id in changing else store.committed_offsets(group_id)
+        latest = latest_of(store, groups_left[0], changing)
         examined += 1 + len(latest.offsets)
-        if search.topics is None:
-            written = expire_offsets(step, store, group_id, latest, room)
-        else:
-            written = delete_offsets_of_topics(step, group_id, latest, search.topics, room)
-        if written < room:
-            search.groups_left.popleft()
+        if expire_offsets(step, store, groups_left[0], latest, room) < room:
+            groups_left.popleft()
     return True
-
-
-def delete_offsets_of_topics(
-    step: GroupStep, group_id: str, latest: GroupOffsets, topics: frozenset[str], records_max: int
-) -> int:
-    """Write tombstones for at most `records_max` offsets of deleted topics. Returns their number."""
-    found = list(islice((key for key in latest.partitions() if key[0] in topics), records_max))
-    step.write(*(OffsetChange(group_id, *key, None) for key in found))
-    for topic, count in Counter(topic for topic, _ in found).items():
-        step.add_to_history(group_id, Cause.TOPIC_DELETED, number=count, detail=topic)
-    return len(found)
 
 
 def expire_offsets(step: GroupStep, store: OffsetStore, group_id: str, latest: GroupOffsets, records_max: int) -> int:

@@ -41,7 +41,7 @@ from moldau.coordinator.group.records import (
 )
 from moldau.coordinator.group.target import TargetComputed
 from moldau.coordinator.offsets.offset_commit import write_transaction_marker
-from moldau.coordinator.offsets.offset_delete import OffsetSearch, continue_search, delete_groups, delete_offsets
+from moldau.coordinator.offsets.offset_delete import continue_expiry, delete_groups, delete_offsets, on_topics_deleted
 from moldau.coordinator.offsets.offset_fetch import AllOffsets, fetch_stable_offsets, offsets_of
 from moldau.coordinator.offsets.offset_store import GroupOffsets, OffsetStore, OffsetWentBack
 from moldau.coordinator.runtime.machine import MachineReply, RuntimeEvent
@@ -65,36 +65,28 @@ from moldau.protocol.record_builder import Record
 class ShardTimer(TimerKind):
     EXPIRY = auto()
     """The timer of the next search for expired offsets."""
-    SEARCH = auto()
-    """The timer of the next step of a search for offsets to delete."""
+    EXPIRY_CONTINUED = auto()
+    """The timer of the next step of a search that has not ended."""
 
 
 EXPIRY_KEY: Final = TimerKey(ShardTimer.EXPIRY)
-SEARCH_KEY: Final = TimerKey(ShardTimer.SEARCH)
+EXPIRY_CONTINUED_KEY: Final = TimerKey(ShardTimer.EXPIRY_CONTINUED)
 REPEATED_AFTER_MS: Final = 500
 """The delay (ms) after which a timer fires again if the log refused the records that it wrote, as in Apache Kafka."""
 
 
-class SearchContinued(NamedTuple):
-    """The outcome of a step of a search that has not ended: the search continues when the tombstones of the step are
-    committed. If the log refuses them, all searches end. The next search for expired offsets begins after the usual
-    interval; the offsets of deleted topics that are left expire, as in Apache Kafka."""
+class ExpiryContinued(NamedTuple):
+    """The outcome of a step of the expiry that has not examined all groups: the expiry continues when the tombstones of
+    the step are committed. If they are not, it ends, and the next one begins after the usual interval."""
 
-    searches: deque[OffsetSearch]
+    groups_left: deque[str]
 
     def on_committed(self, step: GroupStep) -> None:
-        step.timers.schedule(SEARCH_KEY, step.now_ms)
+        # A millisecond later, so that other requests are handled before.
+        step.timers.schedule(EXPIRY_CONTINUED_KEY, step.now_ms + 1)
 
     def on_failed(self, step: GroupStep, error: ErrorCode) -> None:
-        self.searches.clear()
-
-
-def continue_searches(step: GroupStep, store: OffsetStore, searches: deque[OffsetSearch]) -> None:
-    """Do the next step of the first search for offsets to delete. If a search is left, the next step follows."""
-    if searches and continue_search(step, store, searches[0]):
-        searches.popleft()
-    if searches:
-        step.when_committed(SearchContinued(searches))
+        self.groups_left.clear()
 
 
 class TimersRestored(NamedTuple):
@@ -144,8 +136,8 @@ class GroupShard(Shard[ShardRequest, Change, GroupStep]):
         self._groups: dict[str, Group] = {}
         self._offsets = OffsetStore(self.history.log_start_of)
         self._timers: RestorableTimers[TimerKey] = RestorableTimers()
-        self._searches: deque[OffsetSearch] = deque()
-        """The searches for offsets to delete that have not ended; the first one is continued."""
+        self._expiring: deque[str] = deque()
+        """The ids of the groups that the expiry has yet to examine; empty if none is in progress."""
 
     # Replaying
 
@@ -258,8 +250,7 @@ class GroupShard(Shard[ShardRequest, Change, GroupStep]):
             case DeleteGroups():
                 delete_groups(step, self._offsets, request)
             case TopicsDeleted():
-                self._searches.appendleft(OffsetSearch(deque(self._offsets.groups()), request.topics))
-                continue_searches(step, self._offsets, self._searches)
+                on_topics_deleted(step, self._offsets, request)
                 for each in self._groups.values():
                     KIND_OF_GROUP[type(each)].on_topics_deleted(step, each, request.topic_ids)
             case TargetComputed():
@@ -355,10 +346,11 @@ class GroupShard(Shard[ShardRequest, Change, GroupStep]):
             return
         if key == EXPIRY_KEY:
             self._timers.schedule(EXPIRY_KEY, step.now_ms + self.config.offsets_retention_check_interval_ms)
-            if not any(search.topics is None for search in self._searches):
-                self._searches.append(OffsetSearch(deque(self._groups)))
-        if key in (EXPIRY_KEY, SEARCH_KEY):
-            continue_searches(step, self._offsets, self._searches)
+            if not self._expiring:
+                self._expiring.extend(self._groups)
+        if key in (EXPIRY_KEY, EXPIRY_CONTINUED_KEY):
+            if not continue_expiry(step, self._offsets, self._expiring):
+                step.when_committed(ExpiryContinued(self._expiring))
             return
         group = self._groups.get(key.group_id)
         if group is not None:

@@ -627,8 +627,8 @@ MUTANTS: Final = (
         89,
         "a topic that is deleted takes the offsets of all others",
         "coordinator/offsets/offset_delete.py",
-        "for key in latest.partitions() if key[0] in topics), records_max",
-        "for key in latest.partitions()), records_max",
+        "found = [key for key in latest.partitions() if key[0] in event.topics]",
+        "found = [*latest.partitions()]",
         Hunt.GROUPS,
     ),
     Mutant(

@@ -92,7 +92,8 @@ def _response(
             continue
         if version >= TOPIC_ID_VERSION:
             answer.topics = [topic for topic in answer.topics if set_topic_id(cluster, topic)]
-        answer.topics.extend(of_unknown)
+        if answer.error_code == ErrorCode.NONE:  # As in Apache Kafka, a group that is refused has no topics.
+            answer.topics.extend(of_unknown)
         groups.append(answer)
     if version >= GROUPS_VERSION:
         return OffsetFetchResponse(groups=groups)
