@@ -259,6 +259,7 @@ class ShareFetch:
         for partition in self._found.partitions:
             topic = topics.get(partition.topic_id)
             if topic is None:
+                # DIVERGES: Apache Kafka 4.3.1 fails the whole request with UNKNOWN_SERVER_ERROR.
                 self._fail(partition, ErrorCode.UNKNOWN_TOPIC_ID)
             elif not access.allows(AclOperation.READ, ResourceKind.TOPIC, topic.name):
                 self._fail(partition, ErrorCode.TOPIC_AUTHORIZATION_FAILED)

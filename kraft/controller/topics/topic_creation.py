@@ -188,6 +188,7 @@ def refusal_of_topic(image: MetadataImage, name: str, metric_names: dict[str, st
         return ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, message)
     if name in image.topics.ids:
         return ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+    # DIVERGES: Apache Kafka compares only with the topics that there were before the request, and creates both.
     holder = image.topics.metric_names.get(metric_name(name)) or metric_names.get(metric_name(name))
     if holder is not None:
         message = f"Topic '{name}' collides with existing topic: {holder}"
