@@ -9,7 +9,7 @@ ReadShareGroupStateSummary (API key 87, versions 0-1; KIP-932, KIP-1226): the st
 1: the number of records whose delivery is complete (KIP-1226).
 
 Each share partition of a request is an event of the shard that stores its state. The response is sent when all are
-answered.
+answered. It has the last answer for a share partition that is named twice.
 """
 
 from __future__ import annotations
@@ -100,14 +100,12 @@ EVENTS: Final[Mapping[type, Callable[[Any, ShareKey, Waiter], StateRequest]]] = 
 def response_of(request: object, answers: Sequence[StateAnswer]) -> object:
     response: Any = response_class_of(type(request))()
     topic_class: Any = struct_of(type(response), "results")
-    by_topic: dict[bytes, Any] = {}
+    result = partial(partition_result, struct_of(topic_class, "partitions"))
+    by_topic: dict[bytes, dict[int, StateAnswer]] = {}
     for (key, _), answer in zip(partitions_of(request), answers, strict=True):
-        if key.topic_id not in by_topic:
-            by_topic[key.topic_id] = topic_class(topic_id=key.topic_id)
-        by_topic[key.topic_id].partitions.append(
-            partition_result(struct_of(topic_class, "partitions"), key.partition, answer)
-        )
-    response.results = list(by_topic.values())
+        by_topic.setdefault(key.topic_id, {})[key.partition] = answer
+    for topic_id, found in by_topic.items():
+        response.results.append(topic_class(topic_id=topic_id, partitions=[*map(result, found, found.values())]))
     return response
 
 

@@ -138,6 +138,26 @@ def test_the_state_survives_a_restart_and_its_log_is_pruned() -> None:
     serve_and(story, **SETTINGS)
 
 
+def test_a_share_partition_that_is_named_twice_has_one_result() -> None:
+    async def story(node: Node) -> None:
+        client = await node.connect()
+        topic_id = await client.create("t")
+        await found(client, coordinator_key(ShareKey(GROUP, topic_id, 0)))
+        assert [each.error_code for each in await partitions(client, initialize_request(topic_id, 0, 0))] == [0]
+        written = write_request(topic_id, 0, 4)
+        written.topics += write_request(topic_id, 0, 6).topics
+        assert [each.error_code for each in await partitions(client, written)] == [0]
+        asked = read_request(topic_id, 0)
+        asked.topics *= 2
+        (state,) = await partitions(client, asked)
+        assert (state.error_code, [each.last_offset for each in state.state_batches]) == (0, [6])
+        deleted = delete_request(topic_id, 0)
+        deleted.topics[0].partitions *= 2
+        assert [each.error_code for each in await partitions(client, deleted)] == [0]
+
+    serve_and(story, **SETTINGS)
+
+
 def test_an_empty_request_has_an_empty_response() -> None:
     async def story(node: Node) -> None:
         client = await node.connect()
