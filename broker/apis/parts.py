@@ -38,8 +38,7 @@ LIGHT_SIZE: Final = 128
 RECORDS_SIZE: Final = 256
 """The most elements of a part if each has a batch of its own, as in Produce."""
 OFFSETS_SIZE: Final = 64
-"""The most elements of a part if the group coordinator writes a record for each. The records of a part are one
-batch."""
+"""The most elements of a part if the group coordinator writes a record for each, all of them in one batch."""
 OPEN_MAX: Final = 8
 """The most parts of one request that wait for the controller, so that it can answer other requests in between."""
 SLICE_NS: Final = 2_000_000

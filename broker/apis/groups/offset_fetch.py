@@ -41,7 +41,6 @@ GROUP_ERROR_VERSION: Final = 2
 TOPIC_ID_VERSION: Final = 10
 """The first version in which requests name topics by id."""
 Fetched = OffsetFetchResponseGroup | AllOffsets
-"""The answer of a state machine for one group."""
 
 
 def handle(services: Services, context: RequestContext, request: OffsetFetchRequest) -> Pending[OffsetFetchResponse]:

@@ -111,8 +111,7 @@ def hidden_topics(
 
 
 class GroupStates(NamedTuple):
-    """The description of a group as far as it is made, and the answers of the share coordinator about the others of its
-    share partitions."""
+    """The description of a group so far, and the share coordinator's answers about its other share partitions."""
 
     described: DescribeShareGroupOffsetsResponseGroup
     answers: Answers
@@ -142,7 +141,6 @@ def read_states(
     reply: Pending[GroupStates] = Pending(waits_for=COORDINATOR)
 
     def listed(answer: object) -> None:
-        """Read the share partitions that the group lists, save topics that the client may not describe."""
         if isinstance(answer, Refusal):
             described.error_code, described.error_message = answer
             reply.complete(GroupStates(described, {}))

@@ -65,10 +65,8 @@ def _described(services: Services, request: DescribeLogDirsRequest) -> Answering
             yield
             if partition.log.directory.rpartition("/")[0] != directory:
                 continue
-            topic_of_directory = topics.get(partition.topic)
-            if topic_of_directory is None:
-                topic_of_directory = topics[partition.topic] = DescribeLogDirsTopic(name=partition.topic)
-            topic_of_directory.partitions.append(
+            in_directory = topics.setdefault(partition.topic, DescribeLogDirsTopic(name=partition.topic))
+            in_directory.partitions.append(
                 DescribeLogDirsPartition(
                     partition_index=partition.index,
                     partition_size=partition.log.size,

@@ -1,8 +1,10 @@
 """AddPartitionsToTxn (API key 24, versions 0-5; KIP-98, KIP-890): adds partitions to a transaction, or verifies them.
 
 2: PRODUCER_FENCED · 4: brokers send it, with several transactions: the leader of a partition asks before the first
-records of a transaction are appended (KIP-890) · 5: TRANSACTION_ABORTABLE (KIP-890). Versions below 4 are sent by
-producers of the older protocol, with one transaction.
+records of a transaction are appended (KIP-890) · 5: TRANSACTION_ABORTABLE (KIP-890), which version 4 gets as well.
+Versions below 4 are sent by producers of the older protocol, with one transaction.
+
+DIVERGES: Apache Kafka never answers a request without transactions.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Final
 
-from moldau.broker.apis.api import ABORTABLE, FENCED, Api
+from moldau.broker.apis.api import FENCED, Api
 from moldau.broker.apis.coordinator import join_answers, submit_event
 from moldau.broker.apis.needs import Answer, on_cluster, on_topic, on_transactional_id
 from moldau.broker.apis.parts import ListPath, PartRules
@@ -39,15 +41,16 @@ BATCH_VERSION: Final = 4
 
 TopicPartition = tuple[str, int]
 Errors = dict[TopicPartition, ErrorCode]
+Outcome = ErrorCode | Errors
+"""One error for all partitions of a transaction, or an error for each."""
 
 
 def handle(
     services: Services, context: RequestContext, request: AddPartitionsToTxnRequest
 ) -> Pending[AddPartitionsToTxnResponse]:
     transactions = transactions_of(request, context.version)
-    ids = [transaction.transactional_id for transaction in transactions]
     answers = [add_partitions(services, context.version, transaction) for transaction in transactions]
-    return join_answers(answers, lambda errors: response_of(list(zip(ids, errors, strict=True)), context.version))
+    return join_answers(answers, lambda found: response_of(zip(transactions, found, strict=True), context.version))
 
 
 def transactions_of(request: AddPartitionsToTxnRequest, version: int) -> list[AddPartitionsToTxnTransaction]:
@@ -64,7 +67,7 @@ def transactions_of(request: AddPartitionsToTxnRequest, version: int) -> list[Ad
     ]
 
 
-def add_partitions(services: Services, version: int, transaction: AddPartitionsToTxnTransaction) -> Reply[Errors]:
+def add_partitions(services: Services, version: int, transaction: AddPartitionsToTxnTransaction) -> Reply[Outcome]:
     """Ask the transaction coordinator to add a transaction's partitions. If one of them does not exist, or a producer
     names one of an internal topic, none is added."""
     partitions = partitions_of(transaction.topics)
@@ -78,14 +81,9 @@ def add_partitions(services: Services, version: int, transaction: AddPartitionsT
     if errors:
         return {**dict.fromkeys(partitions, ErrorCode.OPERATION_NOT_ATTEMPTED), **errors}
     if not transaction.transactional_id:
-        return dict.fromkeys(partitions, ErrorCode.INVALID_REQUEST)
-    return submit_event(
-        services.transactions.runner_of(transaction.transactional_id),
-        version,
-        partial(event_of, transaction, tuple(partitions), version),
-        partial(errors_of, partitions),
-        partial(errors_of, partitions),
-    )
+        return ErrorCode.INVALID_REQUEST
+    event = partial(event_of, transaction, tuple(partitions), version)
+    return submit_event(services.transactions.runner_of(transaction.transactional_id), version, event, ErrorCode)
 
 
 def event_of(
@@ -97,23 +95,31 @@ def event_of(
     return AddPartitions(waiter, *producer, partitions, OLD_PROTOCOL if version < BATCH_VERSION else NEW_PROTOCOL)
 
 
-def errors_of(partitions: list[TopicPartition], answer: object) -> Errors:
-    """The error of each partition. The coordinator's `answer` is one error for all partitions, or an error for each."""
-    assert isinstance(answer, (ErrorCode, dict))
-    return dict.fromkeys(partitions, answer) if isinstance(answer, ErrorCode) else answer
-
-
-def response_of(results: list[tuple[str, Errors]], version: int) -> AddPartitionsToTxnResponse:
+def response_of(
+    found: Iterable[tuple[AddPartitionsToTxnTransaction, Outcome]], version: int
+) -> AddPartitionsToTxnResponse:
     """Make the response in the form of the request's version."""
     response = AddPartitionsToTxnResponse()
-    for transactional_id, errors in results:
-        topics = results_of(errors)
+    for transaction, answer in found:
+        if isinstance(answer, ErrorCode) and transaction.verify_only:
+            answer = dict.fromkeys(partitions_of(transaction.topics), answer)
+        topics = same_results(transaction.topics, answer) if isinstance(answer, ErrorCode) else results_of(answer)
         if version < BATCH_VERSION:
             response.results_by_topic_v3_and_below = topics
         else:
-            result = AddPartitionsToTxnResult(transactional_id=transactional_id, topic_results=topics)
+            result = AddPartitionsToTxnResult(transactional_id=transaction.transactional_id, topic_results=topics)
             response.results_by_transaction.append(result)
     return response
+
+
+def same_results(topics: Iterable[AddPartitionsToTxnTopic], error: ErrorCode) -> list[AddPartitionsToTxnTopicResult]:
+    """Make the results of an error of all partitions. They repeat what the request repeats, as in Apache Kafka."""
+    return [
+        AddPartitionsToTxnTopicResult(
+            name=topic.name, results_by_partition=[partition_result(index, error) for index in topic.partitions]
+        )
+        for topic in topics
+    ]
 
 
 def partitions_of(topics: Iterable[AddPartitionsToTxnTopic]) -> list[TopicPartition]:
@@ -124,10 +130,12 @@ def results_of(errors: Mapping[TopicPartition, ErrorCode]) -> list[AddPartitions
     by_topic: dict[str, AddPartitionsToTxnTopicResult] = {}
     for (name, index), error in errors.items():
         result = by_topic.setdefault(name, AddPartitionsToTxnTopicResult(name=name))
-        result.results_by_partition.append(
-            AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=error)
-        )
+        result.results_by_partition.append(partition_result(index, error))
     return list(by_topic.values())
+
+
+def partition_result(index: int, error: ErrorCode) -> AddPartitionsToTxnPartitionResult:
+    return AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=error)
 
 
 def acl_rule(services: Services, context: RequestContext, request: object, answer: Answer) -> object:
@@ -141,8 +149,8 @@ def acl_rule(services: Services, context: RequestContext, request: object, answe
         return refused(request, context.version, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     partitions = partitions_of(request.v3_and_below_topics)
     if not on_transactional_id(AclOperation.WRITE, request.v3_and_below_transactional_id).is_met(access):
-        error = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-        return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results_of(dict.fromkeys(partitions, error)))
+        results = same_results(request.v3_and_below_topics, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results)
     denied = {
         name
         for name in dict.fromkeys(name for name, _ in partitions)
@@ -176,5 +184,5 @@ API: Final = Api(
             size=64,
         )
     ],
-    errors_before={2: FENCED, 5: ABORTABLE},
+    errors_before={2: FENCED},
 )

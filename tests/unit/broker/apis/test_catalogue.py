@@ -263,7 +263,7 @@ def test_the_errors_that_begin_with_a_version_are_those_of_apache_kafka() -> Non
         "Produce": {"TRANSACTION_ABORTABLE": 11, "CONCURRENT_TRANSACTIONS": 12},
         "ListOffsets": {"OFFSET_NOT_AVAILABLE": 5},
         "InitProducerId": {"PRODUCER_FENCED": 4},
-        "AddPartitionsToTxn": {"PRODUCER_FENCED": 2, "TRANSACTION_ABORTABLE": 5},
+        "AddPartitionsToTxn": {"PRODUCER_FENCED": 2},
         "AddOffsetsToTxn": {"PRODUCER_FENCED": 2, "TRANSACTION_ABORTABLE": 4},
         "EndTxn": {"PRODUCER_FENCED": 2, "TRANSACTION_ABORTABLE": 4},
         "TxnOffsetCommit": {"TRANSACTION_ABORTABLE": 5, "CONCURRENT_TRANSACTIONS": 5},

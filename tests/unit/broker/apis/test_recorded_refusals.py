@@ -63,6 +63,7 @@ CHANGED: Final = {
             "DescribeTransactions",
         )
     },
+    ("AddPartitionsToTxn", "forbidden-BROKER"): "what the request repeats is repeated, as Apache Kafka does",
     ("Metadata", "login"): "a name that the version cannot leave out is empty; the answer could not be encoded",
     **{
         (api, "login"): AS_ELSEWHERE

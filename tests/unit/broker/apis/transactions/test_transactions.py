@@ -160,14 +160,14 @@ def test_brokers_verify_and_add_several_transactions_in_one_request() -> None:
         producer = await started(node)
 
         def entry(
-            transactional_id: str, *, verify_only: bool, partitions: tuple[int, ...] = (0, 1)
+            transactional_id: str, *, verify_only: bool, partitions: tuple[int, ...] = (0, 1), topic: str = "t"
         ) -> AddPartitionsToTxnTransaction:
             return AddPartitionsToTxnTransaction(
                 transactional_id=transactional_id,
                 producer_id=producer.id,
                 producer_epoch=producer.epoch,
                 verify_only=verify_only,
-                topics=[AddPartitionsToTxnTopic(name="t", partitions=list(partitions))],
+                topics=[AddPartitionsToTxnTopic(name=topic, partitions=list(partitions))],
             )
 
         async def errors(version: int, *entries: AddPartitionsToTxnTransaction) -> dict[str, set[int]]:
@@ -188,7 +188,54 @@ def test_brokers_verify_and_add_several_transactions_in_one_request() -> None:
         missing = {ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
         for verify_only in (True, False):
             assert await errors(5, entry(ID, verify_only=verify_only, partitions=(0, 7))) == {ID: missing}
+        await producer.client.create("other", 2)
+        for version in (4, 5):
+            found = await errors(version, entry(ID, verify_only=True, topic="other"))
+            assert found == {ID: {ErrorCode.TRANSACTION_ABORTABLE}}
         assert await producer.end(commits=True) is NONE
+
+    serve_and(story, **SETTINGS)
+
+
+@pytest.mark.parametrize("version", [3, 5])
+def test_one_error_of_all_partitions_repeats_what_the_request_repeats(version: int) -> None:
+    async def story(node: Node) -> None:
+        producer = await started(node)
+        named = [("t", [0, 0]), ("t", []), ("t", [1, 0])]
+
+        async def results(epoch: int, named: list[tuple[str, list[int]]]) -> list[tuple[str, list[tuple[int, int]]]]:
+            topics = [AddPartitionsToTxnTopic(name=name, partitions=partitions) for name, partitions in named]
+            request = AddPartitionsToTxnRequest(
+                v3_and_below_transactional_id=ID,
+                v3_and_below_producer_id=producer.id,
+                v3_and_below_producer_epoch=epoch,
+                v3_and_below_topics=topics,
+                transactions=[
+                    AddPartitionsToTxnTransaction(
+                        transactional_id=ID,
+                        producer_id=producer.id,
+                        producer_epoch=epoch,
+                        verify_only=False,
+                        topics=topics,
+                    )
+                ],
+            )
+            reply = await producer.client.ask(request, version)
+            found = (
+                reply.results_by_topic_v3_and_below if version < 4 else reply.results_by_transaction[0].topic_results
+            )
+            return [
+                (topic.name, [(each.partition_index, each.partition_error_code) for each in topic.results_by_partition])
+                for topic in found
+            ]
+
+        fenced = ErrorCode.PRODUCER_FENCED
+        for epoch, error in ((producer.epoch, NONE), (producer.epoch + 1, fenced)):
+            told = [(name, [(index, error) for index in partitions]) for name, partitions in named]
+            assert await results(epoch, named) == told
+        unknown, other = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.OPERATION_NOT_ATTEMPTED
+        assert await results(producer.epoch, [("t", [9, 9]), ("t", [0, 0])]) == [("t", [(9, unknown), (0, other)])]
+        assert await results(producer.epoch, []) == []
 
     serve_and(story, **SETTINGS)
 
