@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from moldau.broker.apis.api import FENCED, Api
 from moldau.broker.apis.coordinator import join_answers, submit_event
@@ -49,7 +49,7 @@ def handle(
     services: Services, context: RequestContext, request: AddPartitionsToTxnRequest
 ) -> Pending[AddPartitionsToTxnResponse]:
     transactions = transactions_of(request, context.version)
-    answers = [add_partitions(services, context.version, transaction) for transaction in transactions]
+    answers: list[Any] = [add_partitions(services, context.version, each) for each in transactions]
     return join_answers(answers, lambda found: response_of(zip(transactions, found, strict=True), context.version))
 
 
