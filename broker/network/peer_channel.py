@@ -186,9 +186,11 @@ class PeerChannel:
 
     async def _connect(self) -> None:
         link = PeerLink(self, self._channels.buffer)
+        is_connected = False
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
                 await self._reach(link)
+            is_connected = True
         except NotSecured as error:
             self._connecting = None
             self._refused(str(error))
@@ -198,12 +200,11 @@ class PeerChannel:
             why = NoResponseReason.TIMED_OUT if isinstance(error, TimeoutError) else NoResponseReason.DISCONNECTED
             self._fail(why, f"cannot connect: {error or 'no answer'}")
             return
-        else:
-            self._connecting = None
-            self._link = link
         finally:
-            if self._link is not link:
+            if not is_connected:
                 link.abandon()  # It may be connected, and in its TLS handshake.
+        self._connecting = None
+        self._link = link
         greeting = ApiVersionsRequest(
             client_software_name="moldau", client_software_version=self._channels.software_version
         )
