@@ -27,6 +27,7 @@ from moldau.replication.replica_fetcher import (
 from moldau.storage.directory.log_directory import LogDirectory
 from moldau.storage.log.changed_logs import ChangedLogs
 from moldau.storage.log.flush_work import FlushWork
+from moldau.storage.log.log import Log
 from moldau.storage.log_config import LogConfig
 from moldau.testing.simulation.disk import SimulatedDisk
 from tests.simulation.replicas.controller import NOBODY, Controller, Metadata
@@ -67,6 +68,8 @@ class Host(LeaderSide):
         """For the controller."""
         self.later: list[Callable[[], None]] = []
         self.flushes: list[FlushWork] = []
+        self.must_flush = False
+        """Whether another flush is due after the one in progress."""
         self.awaiting_flush: list[tuple[int, ReplicaFetcher, FlushLog]] = []
         self.metadata: Metadata | None = None
         self.directory = LogDirectory.open(self.disk, DATA, lambda _: None, f"boot {self.power_cuts}")
@@ -101,7 +104,7 @@ class Host(LeaderSide):
             self.replicas,
             nothing,
             ChangedLogs(),
-            nothing,
+            cast("Any", SimpleNamespace(flush=self._flush_soon)),
             cast("Any", removal),
             lambda: None,
         )
@@ -239,11 +242,20 @@ class Host(LeaderSide):
             work.sync_files()
             self.flushes.append(work)
 
+    def _flush_soon(self, log: Log) -> None:
+        if self.flushes:
+            self.must_flush = True
+        else:
+            self.begin_flush()
+
     def end_flush(self) -> None:
         log = self.partition.log
         for work in self.flushes:
             log.finish_flush(work, self.now_ms)
         self.flushes = []
+        if self.must_flush:
+            self.must_flush = False
+            self.begin_flush()
         self.partition.advance_high_watermark()
         waiting, self.awaiting_flush = self.awaiting_flush, []
         for end_offset, fetcher, effect in waiting:

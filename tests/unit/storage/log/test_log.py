@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import pytest
 
 from moldau.protocol.batch_iterator import iterate_batches
+from moldau.protocol.compression import RecordSizeExceeded
 from moldau.protocol.errors import ErrorCode
+from moldau.protocol.primitives import MalformedMessage
 from moldau.storage.files.local_files import LocalFiles
 from moldau.storage.log.append import AppendOrigin
 from moldau.storage.log.log import Log
@@ -245,3 +248,20 @@ def test_a_read_that_reaches_over_a_roll_ends_with_its_segment_and_does_not_look
         read = log.read(0, 1 << 20, end_offset=end_offset, at_least_one=True)
         assert isinstance(read, LogRead) and (read.size, read.base_offset) == (first.size, 0)
     assert disk.counts[Operation.READ] - before <= 4
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "has_failed"),
+    [
+        (OSError(errno.EMFILE, "too many open files"), ErrorCode.KAFKA_STORAGE_ERROR, False),
+        (OSError(errno.EIO, "the disk"), ErrorCode.KAFKA_STORAGE_ERROR, True),
+        (MalformedMessage("a damaged batch"), ErrorCode.KAFKA_STORAGE_ERROR, True),
+        (RecordSizeExceeded("a large record"), ErrorCode.INVALID_RECORD, False),
+    ],
+)
+def test_a_lookup_that_fails_has_an_error_and_only_a_fault_of_the_disk_fails_the_log(
+    tmp_path: Path, error: OSError | MalformedMessage, code: ErrorCode, has_failed: bool
+) -> None:
+    log = open_log(LocalFiles(), str(tmp_path / "t-0"), LogConfig())
+    assert log.error_of_lookup(error) is code
+    assert (log.failure is not None) is has_failed
