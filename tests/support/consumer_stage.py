@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from moldau.coordinator.classic.events import AnswerHeartbeats
 from moldau.coordinator.consumer.events import ConsumerHeartbeat, DescribeConsumerGroup, RegexesResolved, ResolveRegexes
 from moldau.coordinator.consumer.group import ConsumerGroup
 from moldau.coordinator.consumer.regular_expressions import matching_topics
@@ -185,6 +186,8 @@ class ConsumerStage(GroupStage):
 
     def resolve(self) -> bool:
         """Carry out the next command to resolve regular expressions; False if there is none."""
+        # Held heartbeats are the broker's.
+        self.commands = [each for each in self.commands if not isinstance(each, AnswerHeartbeats)]
         if not self.commands:
             return False
         command = self.commands.pop(0)
