@@ -91,7 +91,7 @@ class PartRules:
     refused."""
     is_exempt: Callable[[RequestContext, object], bool] | None = None
     """Whether a request is handled whole, although it is long."""
-    copies: Callable[..., int] | None = None
+    copies: Callable[[object], int] | None = None
     """Copies what a request has from the receive buffer of its connection, which is used again before the later parts
     are handled. Returns the size (bytes). None if requests of the API have nothing from it."""
 
@@ -137,7 +137,7 @@ def in_parts(
     open_max: int = 0,
     is_distinct: bool = False,
     refuses: Callable[[object], Handler | None] | None = None,
-    copies: Callable[..., int] | None = None,
+    copies: Callable[[object], int] | None = None,
 ) -> PartRules:
     """Declare that a list is cut into parts. `response` is the path of its results, if it differs from `request`."""
     return PartRules(

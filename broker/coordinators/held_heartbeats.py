@@ -34,8 +34,6 @@ CLIENTS: Final = frozenset(
         "apache-kafka-java",
         "librdkafka",
         "confluent-kafka-dotnet",
-        "confluent-kafka-go",
-        "confluent-kafka-javascript",
         "confluent-kafka-python",
     }
 )

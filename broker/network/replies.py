@@ -139,10 +139,12 @@ class ReplyQueue:
         return False
 
     def before_next(self) -> None:
-        """Tell the first reply in the queue that a later one is about to wait for it."""
-        first = self.waiting[0].parked
-        if first is not None and first.on_next is not None:
-            first.on_next()
+        """Tell the last reply in the queue that a later one is about to wait for it. The replies before it were told
+        when it came.
+        """
+        last = self.waiting[-1].parked
+        if last is not None and last.on_next is not None:
+            last.on_next()
 
     def complete(self, reply: QueuedReply, pieces: list[Chunk], size: int) -> bool:
         """Send a parked reply, whose response is there now, and the ready replies after it. If an earlier reply still

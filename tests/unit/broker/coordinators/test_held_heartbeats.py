@@ -20,7 +20,7 @@ from moldau.protocol.messages.join_group import JoinGroupRequest, JoinGroupReque
 from moldau.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from moldau.protocol.messages.list_groups import ListGroupsRequest
 from moldau.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from tests.support.node import Client, Node, serve_secured_and
+from tests.support.node import Client, Node, fetch_request, serve_secured_and
 
 JAVA = "apache-kafka-java"
 SESSION_MS = 10_000
@@ -135,6 +135,22 @@ def test_a_later_request_of_the_connection_does_not_wait(earlier: int) -> None:
         assert asyncio.get_running_loop().time() - began_s < 0.1
         assert (await first.client.reply()).error_code == ErrorCode.NONE, "the last one waits for its time"
         assert asyncio.get_running_loop().time() - began_s > LONGEST_S - 0.1
+
+    live(story)
+
+
+@pytest.mark.parametrize("earlier", [0, 2])
+def test_a_heartbeat_behind_a_request_that_waits_holds_up_none_behind_it(earlier: int) -> None:
+    async def story(node: Node, first: Consumer) -> None:
+        await first.client.create("t")
+        for _ in range(earlier):
+            await first.timed_beat()
+        began_s = asyncio.get_running_loop().time()
+        fetch = fetch_request([("t", 0, 0)], max_wait_ms=500, min_bytes=1)
+        for request, version in [(fetch, 12), (first.beat, 4), (ListGroupsRequest(), 4)]:
+            first.client.send(request, version)
+        assert [(await first.client.reply()).error_code for _ in range(3)] == [ErrorCode.NONE] * 3
+        assert 0.4 < asyncio.get_running_loop().time() - began_s < 0.7
 
     live(story)
 
